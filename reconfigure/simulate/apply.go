@@ -51,21 +51,21 @@ func (w *World) KillAfter(d time.Duration, half Half) (spare func()) {
 func (w *World) willKill(k kill) (spare func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.kill = &k
+	w.terraform.kill = &k
 	return func() {
 		w.lock.Lock()
 		defer w.lock.Unlock()
-		w.kill = nil
+		w.terraform.kill = nil
 	}
 }
 
 // breaksOff counts a change, and reports whether the process is killed at it.
 func (w *World) breaksOff() bool {
-	if w.kill == nil || w.kill.in > 0 {
+	if w.terraform.kill == nil || w.terraform.kill.in > 0 {
 		return false
 	}
-	w.kill.after--
-	return w.kill.after < 0
+	w.terraform.kill.after--
+	return w.terraform.kill.after < 0
 }
 
 // underWay is a change that Terraform has asked of the cloud.
@@ -150,10 +150,10 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	p.keep(preview.Plan.Desired)
-	seen, known := p.previews[preview.File]
+	seen, known := p.terraform.previews[preview.File]
 	switch {
 	case preview.File == "" || known && len(preview.Changes) == 0:
-		delete(p.previews, preview.File)
+		delete(p.terraform.previews, preview.File)
 		return nil, ctx.Err()
 	case !known:
 		return nil, fmt.Errorf("there is no preview %q", preview.File)
@@ -163,10 +163,10 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 		return nil, stateLocked()
 	}
 	// All earlier previews are stale now.
-	maps.DeleteFunc(p.previews, func(_ string, other *foreseen) bool { return other.shard == p.shard })
-	p.calls = append(p.calls, p.called("apply")+" "+inWords(preview.Changes))
+	maps.DeleteFunc(p.terraform.previews, func(_ string, other *foreseen) bool { return other.shard == p.shard })
+	p.seen.calls = append(p.seen.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
-	maps.Copy(p.state, seen.state) // a plan without changes is not applied, and the state stays as it is
+	maps.Copy(p.terraform.state, seen.state) // a plan without changes is not applied, and the state stays as it is
 	a := &apply{Provisioner: p, preview: preview, failures: p.portless(preview.Changes)}
 	for i, c := range preview.Changes {
 		if a.failures[c.Node] != nil {
@@ -177,8 +177,8 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 			continue
 		}
 		if p.breaksOff() {
-			a.last, a.half = &preview.Changes[i], p.kill.half
-			p.kill = nil
+			a.last, a.half = &preview.Changes[i], p.terraform.kill.half
+			p.terraform.kill = nil
 			break
 		}
 		a.post(c)
@@ -227,15 +227,15 @@ func (a *apply) post(c reconfigure.ResourceChange) {
 	u := &underWay{change: c, spec: a.preview.Plan.Desired[c.Node]}
 	switch {
 	case c.Node == "":
-		a.shared = len(a.preview.Plan.Desired) > 0
+		a.terraform.shared = len(a.preview.Plan.Desired) > 0
 		return
 	case c.Kind == reconfigure.KindPort:
-		delete(a.state, c.Node)
+		delete(a.terraform.state, c.Node)
 		return
 	case c.Effect == reconfigure.EffectCreate:
 		a.make(u)
 	case c.Effect == reconfigure.EffectRebuild:
-		u.server = a.server(a.state[c.Node].id)
+		u.server = a.server(a.terraform.state[c.Node].id)
 		a.rebuild(u.server, u.spec)
 		u.returns = a.known(u.server.active, c.Node)
 	case c.Effect == reconfigure.EffectStart, c.Effect == reconfigure.EffectStop:
@@ -261,7 +261,7 @@ func (w *World) known(by time.Time, node string) time.Time {
 // switchOver starts or stops an instance.
 func (a *apply) switchOver(u *underWay) {
 	node := u.change.Node
-	u.server, u.returns = a.server(a.state[node].id), time.Now()
+	u.server, u.returns = a.server(a.terraform.state[node].id), time.Now()
 	switch {
 	case a.struck(StopFails, node) && u.change.Effect == reconfigure.EffectStop:
 		u.err = reconfigure.Classify(reconfigure.ClassBoot, failure{StopFails})
@@ -276,7 +276,7 @@ func (a *apply) switchOver(u *underWay) {
 }
 
 func (a *apply) unmake(u *underWay) {
-	u.goes, u.server, u.returns = true, a.server(a.state[u.change.Node].id), time.Now()
+	u.goes, u.server, u.returns = true, a.server(a.terraform.state[u.change.Node].id), time.Now()
 	switch {
 	case a.struck(NeverRemoved, u.change.Node):
 		u.err = failure{NeverRemoved}
@@ -303,7 +303,7 @@ func (w *World) rebuild(s *server, spec reconfigure.Spec) {
 func (a *apply) make(u *underWay) {
 	node := u.change.Node
 	u.returns = time.Now()
-	r := a.state[node]
+	r := a.terraform.state[node]
 	switch {
 	case r != nil && r.id == "" && len(a.serversOf(node)) > 0:
 		u.err = failure{portInUse}
@@ -352,10 +352,10 @@ func (a *apply) next() (at time.Time, ok bool) {
 func (a *apply) dies(began time.Time) time.Duration {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.kill == nil || a.kill.in == 0 {
+	if a.terraform.kill == nil || a.terraform.kill.in == 0 {
 		return time.Until(never())
 	}
-	return time.Until(began.Add(a.kill.in))
+	return time.Until(began.Add(a.terraform.kill.in))
 }
 
 // settle writes the results that Terraform sees by now to its state, and goes on.
@@ -370,7 +370,7 @@ func (a *apply) settle() {
 		case time.Now().Before(u.returns):
 			a.open = append(a.open, u)
 		case u.goes && u.err == nil:
-			delete(a.state, node)
+			delete(a.terraform.state, node)
 			if u.change.Effect == reconfigure.EffectReplace {
 				a.open = append(a.open, a.second(u))
 			}
@@ -398,7 +398,7 @@ func (a *apply) write(u *underWay, tainted bool) {
 	if u.server != nil {
 		r.id, r.address = u.server.id, u.server.address
 	}
-	a.state[u.change.Node] = r
+	a.terraform.state[u.change.Node] = r
 }
 
 // cut is an interrupt: the state has new instances with their ids, as tainted; it keeps those that were being removed;
@@ -447,13 +447,13 @@ func (a *apply) dieAs(half Half) {
 	defer a.lock.Unlock()
 	a.advance()
 	if half == "" {
-		half, a.kill = a.kill.half, nil
+		half, a.terraform.kill = a.terraform.kill.half, nil
 	}
 	for _, u := range a.open {
 		switch {
 		case u.goes || u.stays():
 		case half == Unwritten:
-			a.state[u.change.Node] = &resource{tainted: true, spec: u.spec}
+			a.terraform.state[u.change.Node] = &resource{tainted: true, spec: u.spec}
 		case half == Tainted:
 			a.write(u, true)
 		}
@@ -482,23 +482,23 @@ func (a *apply) leave(c reconfigure.ResourceChange) {
 	case a.half == NotBegun || c.Node == "":
 	case a.half == Removed && !removes:
 	case removes:
-		if s := a.server(a.state[c.Node].id); s != nil {
+		if s := a.server(a.terraform.state[c.Node].id); s != nil {
 			a.remove(s)
 		}
 	case c.Effect == reconfigure.EffectRebuild:
-		a.rebuild(a.server(a.state[c.Node].id), spec)
+		a.rebuild(a.server(a.terraform.state[c.Node].id), spec)
 	case c.Effect == reconfigure.EffectStart, c.Effect == reconfigure.EffectStop:
-		a.switches(a.server(a.state[c.Node].id), spec.Power)
+		a.switches(a.server(a.terraform.state[c.Node].id), spec.Power)
 	default:
 		for _, s := range a.serversOf(c.Node) {
 			a.remove(s)
 		}
-		delete(a.state, c.Node)
+		delete(a.terraform.state, c.Node)
 		u := &underWay{change: c, spec: spec}
 		a.make(u)
 		switch a.half {
 		case Unwritten:
-			a.state[c.Node] = &resource{tainted: true, spec: spec}
+			a.terraform.state[c.Node] = &resource{tainted: true, spec: spec}
 		case Tainted:
 			a.write(u, true)
 		}

@@ -19,7 +19,7 @@ type testJob struct {
 func (w *World) Spoil(image string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.spoiled = idOf(image)
+	w.slurm.spoiled = idOf(image)
 }
 
 // Reserve keeps a node free of jobs that have not started.
@@ -29,12 +29,12 @@ func (w *World) Reserve(ctx context.Context, name, node string) error {
 	if err := w.answers(ctx); err != nil {
 		return err
 	}
-	if n := w.slurm[node]; n.reserved != name {
+	if n := w.slurm.nodes[node]; n.reserved != name {
 		if n.reserved != "" {
 			return fmt.Errorf("%s is reserved for %s", node, n.reserved)
 		}
 		n.reserved = name
-		w.calls = append(w.calls, "reserve "+node)
+		w.seen.calls = append(w.seen.calls, "reserve "+node)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (w *World) Test(
 	if err := w.answers(ctx); err != nil {
 		return false, "", err
 	}
-	for _, job := range w.tests {
+	for _, job := range w.slurm.tests {
 		if job.name == name {
 			ended = !time.Now().Before(job.ends)
 			if ended && job.bad {
@@ -57,19 +57,19 @@ func (w *World) Test(
 			return ended, failure, nil
 		}
 	}
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	if n.reserved != name {
 		return false, "", fmt.Errorf("%s is not reserved for %s", node, name)
 	}
 	if !n.state(node).Usable() || n.job {
 		return false, "", nil
 	}
-	w.calls = append(w.calls, "test "+node)
+	w.seen.calls = append(w.seen.calls, "test "+node)
 	job := testJob{name: name, node: node, ends: time.Now().Add(10 * time.Second)}
-	if r := w.state[node]; r != nil {
-		job.bad = w.server(r.id).spec.ImageID == w.spoiled
+	if r := w.terraform.state[node]; r != nil {
+		job.bad = w.server(r.id).spec.ImageID == w.slurm.spoiled
 	}
-	w.tests = append(w.tests, job)
+	w.slurm.tests = append(w.slurm.tests, job)
 	return false, "", nil
 }
 
@@ -80,7 +80,7 @@ func (w *World) Release(ctx context.Context, name string) error {
 	if err := w.answers(ctx); err != nil {
 		return err
 	}
-	for _, n := range w.slurm {
+	for _, n := range w.slurm.nodes {
 		if n.reserved == name {
 			n.reserved = ""
 		}
@@ -93,7 +93,7 @@ func (w *World) Reserved() nodeset.NodeSet {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	var names []string
-	for node, n := range w.slurm {
+	for node, n := range w.slurm.nodes {
 		if n.reserved != "" {
 			names = append(names, node)
 		}

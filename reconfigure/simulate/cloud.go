@@ -52,7 +52,7 @@ func after(d time.Duration) time.Time {
 }
 
 func (w *World) server(id string) *server {
-	for _, s := range w.servers {
+	for _, s := range w.cloud.servers {
 		if s.id == id {
 			return s
 		}
@@ -62,22 +62,22 @@ func (w *World) server(id string) *server {
 
 // serversOf returns the instances of a node, the oldest first.
 func (w *World) serversOf(node string) []*server {
-	return slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return s.node != node })
+	return slices.DeleteFunc(slices.Clone(w.cloud.servers), func(s *server) bool { return s.node != node })
 }
 
 // create lets the cloud begin to make an instance.
 func (w *World) create(node string, spec reconfigure.Spec) *server {
 	if slices.ContainsFunc(w.serversOf(node), func(s *server) bool { return s.gone.IsZero() }) {
-		w.doubled = append(w.doubled, node)
+		w.cloud.doubled = append(w.cloud.doubled, node)
 	}
 	n := w.number()
 	s := &server{
 		id: fmt.Sprint("instance-", n), node: node, address: fmt.Sprintf("192.0.2.%d", n), spec: spec,
 		created: time.Now(), active: after(w.span(Building, node)),
 	}
-	w.servers = append(w.servers, s)
+	w.cloud.servers = append(w.cloud.servers, s)
 	if s.lemon = w.struck(Lemon, node); s.lemon {
-		w.faults[Lemon] = w.faults[Lemon].Difference(nodeset.Of(node))
+		w.orders.faults[Lemon] = w.orders.faults[Lemon].Difference(nodeset.Of(node))
 	}
 	return s
 }
@@ -89,9 +89,9 @@ func (w *World) start(s *server, at time.Time) {
 	s.up, s.power, s.powers = true, "", time.Time{}
 	s.boots++
 	s.started = at
-	s.booted = time.Unix(max(at.Unix(), w.lastBoot+1), 0)
-	w.lastBoot = s.booted.Unix()
-	s.console = fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.lastBoot)
+	s.booted = time.Unix(max(at.Unix(), w.cloud.lastBoot+1), 0)
+	w.cloud.lastBoot = s.booted.Unix()
+	s.console = fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.cloud.lastBoot)
 	if key := fmt.Sprintf("key of %s, disk %d", s.id, s.disks); s.key != key {
 		s.key, s.printed = key, false
 	}
@@ -102,7 +102,7 @@ func (w *World) start(s *server, at time.Time) {
 }
 
 func (w *World) startSlurmd(s *server, at time.Time) {
-	if n := w.slurm[s.node]; n != nil && !w.struck(NeverRegisters, s.node) {
+	if n := w.slurm.nodes[s.node]; n != nil && !w.struck(NeverRegisters, s.node) {
 		n.registers, n.server = at.Add(w.span(Registering, s.node)), s
 	}
 }
@@ -111,7 +111,7 @@ func (w *World) startSlurmd(s *server, at time.Time) {
 func (w *World) stop(s *server) {
 	boots := w.span(Booting, s.node)
 	s.printed = s.printed || s.up && boots != Forever && time.Since(s.started) >= boots
-	if n := w.slurm[s.node]; n != nil && n.server == s {
+	if n := w.slurm.nodes[s.node]; n != nil && n.server == s {
 		w.lose(s.node)
 		n.registers = time.Time{}
 	}
@@ -156,7 +156,7 @@ func (w *World) delete(s *server) {
 // remove ends the deletion of an instance.
 func (w *World) remove(s *server) {
 	w.stop(s)
-	w.servers = slices.DeleteFunc(w.servers, func(other *server) bool { return other == s })
+	w.cloud.servers = slices.DeleteFunc(w.cloud.servers, func(other *server) bool { return other == s })
 }
 
 func (w *World) status(s *server) reconfigure.ServerStatus {
@@ -216,7 +216,7 @@ func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 		return nil, err
 	}
 	all := map[string][]reconfigure.Server{}
-	for _, s := range w.servers {
+	for _, s := range w.cloud.servers {
 		if !nodes.Empty() && !nodes.Contains(s.node) || w.struck(NotListed, s.node) {
 			continue
 		}
@@ -307,8 +307,8 @@ func (w *World) Console(ctx context.Context, id string, lines int) (string, erro
 
 // ends notes the end of a boot that Slurm waits for.
 func (w *World) ends(s *server) {
-	if n := w.slurm[s.node]; n != nil && n.waits() && n.accepts(s) {
-		w.ended = append(w.ended, s.node)
+	if n := w.slurm.nodes[s.node]; n != nil && n.waits() && n.accepts(s) {
+		w.cloud.ended = append(w.cloud.ended, s.node)
 	}
 }
 
@@ -316,7 +316,7 @@ func (w *World) ends(s *server) {
 func (w *World) Ended() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.ended)
+	return slices.Clone(w.cloud.ended)
 }
 
 // RemoveServer deletes an instance without Terraform, also one that Terraform knows.
@@ -358,7 +358,7 @@ func (w *World) removal(ctx context.Context, id, name string, before time.Time) 
 	}
 	w.ends(s)
 	what := "delete orphan"
-	if r := w.state[s.node]; r != nil && r.id == id {
+	if r := w.terraform.state[s.node]; r != nil && r.id == id {
 		what = "delete"
 	}
 	w.log(what, nodeset.Of(s.node))
@@ -372,7 +372,7 @@ func (w *World) IDs() map[string]string {
 	defer w.lock.Unlock()
 	w.advance()
 	all := map[string]string{}
-	for _, s := range w.servers {
+	for _, s := range w.cloud.servers {
 		all[s.node] = s.id
 	}
 	return all
@@ -384,8 +384,8 @@ func (w *World) Orphans() []string {
 	defer w.lock.Unlock()
 	w.advance()
 	var nodes []string
-	for _, s := range w.servers {
-		if r := w.state[s.node]; r == nil || r.id != s.id {
+	for _, s := range w.cloud.servers {
+		if r := w.terraform.state[s.node]; r == nil || r.id != s.id {
 			nodes = append(nodes, s.node)
 		}
 	}
@@ -397,7 +397,7 @@ func (w *World) Orphans() []string {
 func (w *World) Doubled() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.doubled)
+	return slices.Clone(w.cloud.doubled)
 }
 
 // Print prints on an instance's console.

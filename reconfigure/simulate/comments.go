@@ -12,7 +12,7 @@ func (w *World) Submits(jobs ...int64) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, job := range jobs {
-		w.comments[job] = ""
+		w.slurm.comments[job] = ""
 	}
 }
 
@@ -20,14 +20,14 @@ func (w *World) Submits(jobs ...int64) {
 func (w *World) Remarks(job int64, text string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.comments[job] = text
+	w.slurm.comments[job] = text
 }
 
 // Comments returns the comments of the jobs.
 func (w *World) Comments() map[int64]string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return maps.Clone(w.comments)
+	return maps.Clone(w.slurm.comments)
 }
 
 // Comment comments on jobs.
@@ -44,10 +44,10 @@ func (w *World) Comment(ctx context.Context, jobs []int64, text string) error {
 		return failure{NoComments}
 	}
 	for _, job := range jobs {
-		if was, waits := w.comments[job]; waits && (was == "" || strings.HasPrefix(was, ReasonPrefix)) {
-			w.comments[job] = ReasonPrefix + text
+		if was, waits := w.slurm.comments[job]; waits && (was == "" || strings.HasPrefix(was, ReasonPrefix)) {
+			w.slurm.comments[job] = ReasonPrefix + text
 		}
 	}
-	w.calls = append(w.calls, fmt.Sprintf("comment %d: %s", jobs, text))
+	w.seen.calls = append(w.seen.calls, fmt.Sprintf("comment %d: %s", jobs, text))
 	return nil
 }

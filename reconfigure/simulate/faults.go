@@ -58,22 +58,22 @@ const (
 func (w *World) Order(f Fault, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.faults[f] = w.faults[f].Union(nodeset.Of(nodes...))
+	w.orders.faults[f] = w.orders.faults[f].Union(nodeset.Of(nodes...))
 }
 
 // Clear ends a fault.
 func (w *World) Clear(f Fault) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	delete(w.faults, f)
-	for _, s := range w.servers {
+	delete(w.orders.faults, f)
+	for _, s := range w.cloud.servers {
 		s.lemon = s.lemon && f != Lemon
 	}
 }
 
-func (w *World) struck(f Fault, node string) bool { return w.faults[f].Contains(node) }
+func (w *World) struck(f Fault, node string) bool { return w.orders.faults[f].Contains(node) }
 
-func (w *World) ordered(f Fault) bool { _, ok := w.faults[f]; return ok }
+func (w *World) ordered(f Fault) bool { _, ok := w.orders.faults[f]; return ok }
 
 // portInUse is the cloud's error for a second instance with the same port.
 const portInUse Fault = "port is in use"

@@ -17,13 +17,13 @@ func (w *World) Give(node, run string) (resumes, ok bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	switch s := n.state(node); {
 	case n.job:
 		return false, false
 	case s.Usable() && n.server != nil && n.server.slurmd:
 		if n.server.left.After(n.registered) {
-			w.reused = append(w.reused, node)
+			w.slurm.reused = append(w.slurm.reused, node)
 		}
 		n.base, n.job, n.run = reconfigure.NodeAllocated, true, run
 		w.begins(node)
@@ -40,27 +40,27 @@ func (w *World) HasRun(node, run string) (given, begun bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	given = n.job && n.run == run
 	return given, given && n.state(node).Running()
 }
 
 // begins is the prolog.
 func (w *World) begins(node string) {
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	if n.run == "" {
 		return // not in such a partition
 	}
 	s := n.server
 	if s.mark != "" && s.mark != n.run {
-		w.refusals++
+		w.slurm.refusals++
 		n.base, n.job = reconfigure.NodeIdle, false
 		n.leaves(fmt.Sprintf("fresh: the mark on the instance is of %s, and not of %s", s.mark, n.run))
 		return
 	}
 	s.mark = n.run
-	if disk := fmt.Sprintf("%s, disk %d", s.id, s.disks); !slices.Contains(w.served[disk], n.run) {
-		w.served[disk] = append(w.served[disk], n.run)
+	if disk := fmt.Sprintf("%s, disk %d", s.id, s.disks); !slices.Contains(w.slurm.served[disk], n.run) {
+		w.slurm.served[disk] = append(w.slurm.served[disk], n.run)
 	}
 }
 
@@ -84,7 +84,7 @@ func (w *World) PowersDownDue() (nodes []string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	for node, n := range w.slurm {
+	for node, n := range w.slurm.nodes {
 		if n.power == reconfigure.NodePowerDown && !n.job {
 			n.base, n.power, n.drain = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
 			nodes = append(nodes, node)
@@ -100,7 +100,7 @@ func (w *World) Resumes(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		n := w.slurm[node]
+		n := w.slurm.nodes[node]
 		n.drain, n.reason = false, ""
 		if n.power == reconfigure.NodePoweringDown {
 			n.power = reconfigure.NodePoweredDown
@@ -112,14 +112,14 @@ func (w *World) Resumes(nodes ...string) {
 func (w *World) Refusals() int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return w.refusals
+	return w.slurm.refusals
 }
 
 // Reused returns the nodes that were given to a run of a job while they were up since another one had ended there.
 func (w *World) Reused() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.reused)
+	return slices.Clone(w.slurm.reused)
 }
 
 // Shared returns the disks of instances on which several runs of jobs have begun, with the runs.
@@ -127,7 +127,7 @@ func (w *World) Shared() map[string][]string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	shared := map[string][]string{}
-	for disk, runs := range w.served {
+	for disk, runs := range w.slurm.served {
 		if len(runs) > 1 {
 			shared[disk] = slices.Clone(runs)
 		}

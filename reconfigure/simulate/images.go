@@ -25,8 +25,8 @@ func (w *World) Images() []Image {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	all := make([]Image, len(w.images))
-	for i, image := range w.images {
+	all := make([]Image, len(w.cloud.images))
+	for i, image := range w.cloud.images {
 		all[i] = *image
 	}
 	return all
@@ -36,7 +36,7 @@ func (w *World) Images() []Image {
 func (w *World) save(i *Image) {
 	i.Status, i.Size = reconfigure.ImageActive, 1<<30
 	if i.lost {
-		w.images = slices.DeleteFunc(w.images, func(other *Image) bool { return other == i })
+		w.cloud.images = slices.DeleteFunc(w.cloud.images, func(other *Image) bool { return other == i })
 	}
 }
 
@@ -46,8 +46,8 @@ func (w *World) CleanedInUse() []string {
 	defer w.lock.Unlock()
 	w.advance()
 	var nodes []string
-	for _, s := range w.servers {
-		if n := w.slurm[s.node]; n != nil && n.server == s && s.clean && !s.configured && n.state(s.node).Usable() {
+	for _, s := range w.cloud.servers {
+		if n := w.slurm.nodes[s.node]; n != nil && n.server == s && s.clean && !s.configured && n.state(s.node).Usable() {
 			nodes = append(nodes, s.node)
 		}
 	}
@@ -58,7 +58,7 @@ func (w *World) CleanedInUse() []string {
 func (w *World) SaveImages() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	for _, i := range slices.Clone(w.images) {
+	for _, i := range slices.Clone(w.cloud.images) {
 		w.save(i)
 	}
 }
@@ -67,7 +67,7 @@ func (w *World) SaveImages() {
 func (w *World) LoseImage(id string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.images = slices.DeleteFunc(w.images, func(i *Image) bool { return i.ID == id })
+	w.cloud.images = slices.DeleteFunc(w.cloud.images, func(i *Image) bool { return i.ID == id })
 }
 
 // Clean stops slurmd on an instance, and removes its configuration. Slurm does not notice that.
@@ -87,7 +87,7 @@ func (w *World) Clean(ctx context.Context, _ reconfigure.Cluster, i reconfigure.
 	w.log("clean", nodeset.Of(i.Node))
 	w.lose(i.Node)
 	s.configured, s.slurmd = false, false
-	if n := w.slurm[i.Node]; n != nil {
+	if n := w.slurm.nodes[i.Node]; n != nil {
 		n.registers = time.Time{}
 	}
 	if w.struck(PlaybookFails, i.Node) {
@@ -110,7 +110,7 @@ func (w *World) Image(
 }
 
 func (w *World) imageOf(name string, request reconfigure.RequestID) (reconfigure.Image, bool, error) {
-	for _, i := range w.images {
+	for _, i := range w.cloud.images {
 		switch {
 		case i.Name == name && i.Request == request:
 			return i.Image, true, nil
@@ -148,7 +148,7 @@ func (w *World) CreateImage(
 		},
 		Clean: s.clean, active: after(w.span(Saving, i.Node)), lost: w.struck(ImageLost, i.Node),
 	}
-	w.images = append(w.images, image)
+	w.cloud.images = append(w.cloud.images, image)
 	return image.Image, nil
 }
 

@@ -43,7 +43,7 @@ func (w *World) Known(ctx context.Context, i reconfigure.Instance) (bool, error)
 }
 
 func (w *World) learned(i reconfigure.Instance) bool {
-	known, learned := w.keys[i.Address]
+	known, learned := w.journal.keys[i.Address]
 	return learned && known.instance == i.ID && known.image == i.Made.ImageID
 }
 
@@ -51,7 +51,7 @@ func (w *World) forgetKey(ctx context.Context, i reconfigure.Instance) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if ctx.Err() == nil {
-		delete(w.keys, i.Address)
+		delete(w.journal.keys, i.Address)
 	}
 }
 
@@ -74,10 +74,10 @@ func (w *World) answersSSH(
 	if left := time.Until(s.started.Add(boots)); left > 0 || ctx.Err() != nil {
 		return false, min(left, look)
 	}
-	if learned := w.learned(i); learned && w.keys[i.Address].key != s.key || !learned && !s.shown {
+	if learned := w.learned(i); learned && w.journal.keys[i.Address].key != s.key || !learned && !s.shown {
 		return false, look
 	}
-	w.keys[i.Address] = hostKey{i.ID, i.Made.ImageID, s.key}
+	w.journal.keys[i.Address] = hostKey{i.ID, i.Made.ImageID, s.key}
 	return true, 0
 }
 
@@ -150,7 +150,7 @@ func (p *play) begin(ctx context.Context) error {
 	if apart := p.extent.Apart.Intersect(told); !apart.Empty() {
 		what += " apart from " + apart.String()
 	}
-	p.calls = append(p.calls, what)
+	p.seen.calls = append(p.seen.calls, what)
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (p *play) configure(ctx context.Context, node string) error {
 	}
 	p.advance()
 	if p.breaksOff() {
-		p.kill, p.dead = nil, true
+		p.terraform.kill, p.dead = nil, true
 		return killed()
 	}
 	s := p.server(p.instances[node].ID)
@@ -246,18 +246,18 @@ func (p *play) configure(ctx context.Context, node string) error {
 // jobs except those on nodes that it forgets. Of a node that is no cloud node any more it forgets a power down that
 // waits for a job.
 func (w *World) reread(c reconfigure.Cluster) {
-	for node := range w.slurm {
+	for node := range w.slurm.nodes {
 		if !c.Nodes().Contains(node) {
 			w.lose(node)
-			delete(w.slurm, node)
+			delete(w.slurm.nodes, node)
 		}
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
-		if w.slurm[node] == nil {
-			w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown}
+		if w.slurm.nodes[node] == nil {
+			w.slurm.nodes[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown}
 		}
-		n := w.slurm[node]
+		n := w.slurm.nodes[node]
 		if n.cloud = !persistent.Contains(node); !n.cloud && n.power == reconfigure.NodePowerDown {
 			n.power = 0
 		}

@@ -13,7 +13,7 @@ func each() reconfigure.Use { return reconfigure.Use{Instances: 1, Cores: 2, RAM
 func (w *World) Limit(u reconfigure.Use) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.limit = u
+	w.cloud.limit = u
 }
 
 // Room returns the quota and its use.
@@ -29,7 +29,7 @@ func (w *World) Room(ctx context.Context) (reconfigure.Room, error) {
 	}
 	w.advance()
 	room := reconfigure.Room{
-		Limit: w.limit, Used: w.used(), Flavors: map[string]reconfigure.Use{idOf(w.cluster.Control.Flavor): each()},
+		Limit: w.cloud.limit, Used: w.used(), Flavors: map[string]reconfigure.Use{idOf(w.cluster.Control.Flavor): each()},
 	}
 	for _, g := range w.cluster.Groups {
 		room.Flavors[idOf(g.Flavor)] = each()
@@ -39,7 +39,7 @@ func (w *World) Room(ctx context.Context) (reconfigure.Room, error) {
 
 func (w *World) used() reconfigure.Use {
 	var used reconfigure.Use
-	for range w.servers {
+	for range w.cloud.servers {
 		used = used.Plus(each())
 	}
 	return used
@@ -49,5 +49,5 @@ func (w *World) used() reconfigure.Use {
 func (w *World) full() bool {
 	over := func(limit, used int) bool { return limit >= 0 && used > limit }
 	used := w.used().Plus(each())
-	return over(w.limit.Instances, used.Instances) || over(w.limit.Cores, used.Cores) || over(w.limit.RAM, used.RAM)
+	return over(w.cloud.limit.Instances, used.Instances) || over(w.cloud.limit.Cores, used.Cores) || over(w.cloud.limit.RAM, used.RAM)
 }

@@ -28,15 +28,15 @@ type Worker struct{ _ byte }
 func (w *World) Begin(t Tool, by *Worker) (end func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if slices.ContainsFunc(w.runs[t], func(other *toolRun) bool { return other.worker == by }) {
-		w.clashes = append(w.clashes, "two runs of "+string(t)+" at a time")
+	if slices.ContainsFunc(w.seen.runs[t], func(other *toolRun) bool { return other.worker == by }) {
+		w.seen.clashes = append(w.seen.clashes, "two runs of "+string(t)+" at a time")
 	}
 	own := &toolRun{by}
-	w.runs[t] = append(w.runs[t], own)
+	w.seen.runs[t] = append(w.seen.runs[t], own)
 	return func() {
 		w.lock.Lock()
 		defer w.lock.Unlock()
-		w.runs[t] = slices.DeleteFunc(w.runs[t], func(other *toolRun) bool { return other == own })
+		w.seen.runs[t] = slices.DeleteFunc(w.seen.runs[t], func(other *toolRun) bool { return other == own })
 	}
 }
 
@@ -50,10 +50,10 @@ func (p *Provisioner) work(ctx context.Context) (end func(), err error) {
 	}
 	ended := p.Begin(p.tool(), p.worker)
 	p.lock.Lock()
-	state, ok := p.states[p.shard]
+	state, ok := p.terraform.locks[p.shard]
 	if !ok {
 		state = make(chan struct{}, 1)
-		p.states[p.shard] = state
+		p.terraform.locks[p.shard] = state
 	}
 	p.lock.Unlock()
 	select {
@@ -70,7 +70,7 @@ func (p *Provisioner) work(ctx context.Context) (end func(), err error) {
 func (w *World) Clashes() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.clashes)
+	return slices.Clone(w.seen.clashes)
 }
 
 // Doing is something that takes time.
@@ -107,23 +107,23 @@ func defaultSpans() map[Doing]map[string]time.Duration {
 func (w *World) Takes(what Doing, d time.Duration, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if w.spans[what] == nil {
-		w.spans[what] = map[string]time.Duration{}
+	if w.orders.spans[what] == nil {
+		w.orders.spans[what] = map[string]time.Duration{}
 	}
 	if len(nodes) == 0 {
 		nodes = []string{""}
 	}
 	for _, node := range nodes {
-		w.spans[what][node] = d
+		w.orders.spans[what][node] = d
 	}
 }
 
 // span returns how long something takes for a node.
 func (w *World) span(what Doing, node string) time.Duration {
-	if d, own := w.spans[what][node]; own {
+	if d, own := w.orders.spans[what][node]; own {
 		return d
 	}
-	return w.spans[what][""]
+	return w.orders.spans[what][""]
 }
 
 func (w *World) spanOf(what Doing) time.Duration {
@@ -153,7 +153,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (w *World) Unstick() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	for _, s := range w.servers {
+	for _, s := range w.cloud.servers {
 		if s.active.Equal(never()) {
 			s.active = time.Now()
 		}
@@ -164,7 +164,7 @@ func (w *World) Unstick() {
 			s.gone = time.Now()
 		}
 	}
-	for what, of := range w.spans {
+	for what, of := range w.orders.spans {
 		maps.DeleteFunc(of, func(node string, d time.Duration) bool { return d == Forever })
 		if _, all := of[""]; !all {
 			of[""] = defaultSpans()[what][""]

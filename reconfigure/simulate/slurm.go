@@ -34,7 +34,7 @@ func (w *World) PowersUp(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		n := w.slurm[node]
+		n := w.slurm.nodes[node]
 		n.base, n.power, n.job, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, ""
 		n.run, n.asked = "", time.Now()
 	}
@@ -45,7 +45,7 @@ func (w *World) PowersDown(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		n := w.slurm[node]
+		n := w.slurm.nodes[node]
 		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
 	}
 }
@@ -55,7 +55,7 @@ func (w *World) SuspendsIdle(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		if n := w.slurm[node]; !n.job && n.power == 0 {
+		if n := w.slurm.nodes[node]; !n.job && n.power == 0 {
 			n.base, n.power, n.drain = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
 		}
 	}
@@ -66,7 +66,7 @@ func (w *World) PoweredDown(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		if n := w.slurm[node]; n.power == reconfigure.NodePoweringDown {
+		if n := w.slurm.nodes[node]; n.power == reconfigure.NodePoweringDown {
 			n.power = reconfigure.NodePoweredDown
 		}
 	}
@@ -78,7 +78,7 @@ func (w *World) GivesUp(nodes ...string) {
 	defer w.lock.Unlock()
 	w.advance()
 	for _, node := range nodes {
-		if n := w.slurm[node]; n.power == reconfigure.NodePoweringUp {
+		if n := w.slurm.nodes[node]; n.power == reconfigure.NodePoweringUp {
 			n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, "ResumeTimeout reached"
 		}
 	}
@@ -89,7 +89,7 @@ func (w *World) StartJob(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	if n.state(node).Usable() && !n.job && n.reserved == "" && n.server != nil && n.server.slurmd {
 		n.base, n.job, n.run = reconfigure.NodeAllocated, true, ""
 	}
@@ -100,7 +100,7 @@ func (w *World) Reboots(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		w.slurm[node].rebooting = true
+		w.slurm.nodes[node].rebooting = true
 	}
 }
 
@@ -112,7 +112,7 @@ func (w *World) ForgetfulReboots(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		w.slurm[node].returns = true
+		w.slurm.nodes[node].returns = true
 	}
 }
 
@@ -121,7 +121,7 @@ func (w *World) Drained(reason string, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		w.slurm[node].drain, w.slurm[node].reason = true, reason
+		w.slurm.nodes[node].drain, w.slurm.nodes[node].reason = true, reason
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *World) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason
 func (w *World) Thwarted() int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return w.thwarted
+	return w.slurm.thwarted
 }
 
 // SetsDown sets nodes DOWN as an administrator does, which requeues their jobs.
@@ -143,7 +143,7 @@ func (w *World) SetsDown(reason string, nodes ...string) {
 	defer w.lock.Unlock()
 	w.advance()
 	for _, node := range nodes {
-		n := w.slurm[node]
+		n := w.slurm.nodes[node]
 		n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, reason
 	}
 }
@@ -154,7 +154,7 @@ func (w *World) EndsDown(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	if n := w.slurm[node]; n.base == reconfigure.NodeDown {
+	if n := w.slurm.nodes[node]; n.base == reconfigure.NodeDown {
 		n.base, n.reason, n.drain = reconfigure.NodeIdle, "", false
 		n.silent = n.server == nil || !n.server.slurmd
 	}
@@ -164,7 +164,7 @@ func (w *World) EndsDown(node string) {
 func (w *World) EndJob(node string) (goes bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	n.base, n.job = reconfigure.NodeIdle, false
 	n.ends()
 	if n.power != reconfigure.NodePowerDown {
@@ -179,7 +179,7 @@ func (w *World) Registered(node string) time.Time {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	return w.slurm[node].registered
+	return w.slurm.nodes[node].registered
 }
 
 // accepts reports whether an instance was booted after Slurm had asked for it. Slurm compares seconds.
@@ -190,8 +190,8 @@ func (n *slurmNode) waits() bool { return n.power == reconfigure.NodePoweringUp 
 
 // lose ends the job on a node. A job that only waits for the node stays.
 func (w *World) lose(node string) {
-	if n := w.slurm[node]; n != nil && n.state(node).Running() {
-		w.lost = append(w.lost, node)
+	if n := w.slurm.nodes[node]; n != nil && n.state(node).Running() {
+		w.slurm.lost = append(w.slurm.lost, node)
 		n.base, n.job = reconfigure.NodeIdle, false
 	}
 }
@@ -255,7 +255,7 @@ func (w *World) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]r
 		return nil, err
 	}
 	all := map[string]reconfigure.NodeState{}
-	for node, n := range w.slurm {
+	for node, n := range w.slurm.nodes {
 		if nodes.Empty() || nodes.Contains(node) {
 			all[node] = n.state(node)
 		}
@@ -270,8 +270,8 @@ func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) 
 	})
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	for node := range nodes.Intersect(w.faults[RegistersLate]).All() {
-		if r, n := w.state[node], w.slurm[node]; n != nil && n.base == reconfigure.NodeDown && r != nil {
+	for node := range nodes.Intersect(w.orders.faults[RegistersLate]).All() {
+		if r, n := w.terraform.state[node], w.slurm.nodes[node]; n != nil && n.base == reconfigure.NodeDown && r != nil {
 			if s := w.server(r.id); s != nil && s.up && s.gone.IsZero() {
 				const late = 3 * time.Second
 				n.server, n.registers, s.configured = s, time.Now().Add(late), true
@@ -285,7 +285,7 @@ func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) 
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
 		if n.job && n.power == reconfigure.NodePoweringUp {
-			w.thwarted++
+			w.slurm.thwarted++
 		}
 		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweredDown, false
 		if !n.drain {
@@ -319,12 +319,12 @@ const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
 // update changes states, and ends the jobs there.
 func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
-	return w.tell(ctx, nodes, what, detail, func(node string) { w.lose(node); change(w.slurm[node]) })
+	return w.tell(ctx, nodes, what, detail, func(node string) { w.lose(node); change(w.slurm.nodes[node]) })
 }
 
 // mark changes states, and keeps the jobs there.
 func (w *World) mark(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
-	return w.tell(ctx, nodes, what, detail, func(node string) { change(w.slurm[node]) })
+	return w.tell(ctx, nodes, what, detail, func(node string) { change(w.slurm.nodes[node]) })
 }
 
 func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(node string)) error {
@@ -335,7 +335,7 @@ func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail st
 	}
 	var done, refused []string
 	for node := range nodes.All() {
-		n := w.slurm[node]
+		n := w.slurm.nodes[node]
 		if n == nil || w.struck(SlurmRefuses, node) {
 			refused = append(refused, node)
 			continue
@@ -344,7 +344,7 @@ func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail st
 		done = append(done, node)
 	}
 	if len(done) > 0 {
-		w.calls = append(w.calls, what+" "+nodeset.Of(done...).String()+detail)
+		w.seen.calls = append(w.seen.calls, what+" "+nodeset.Of(done...).String()+detail)
 	}
 	if len(refused) > 0 {
 		return fmt.Errorf("%w: %s", failure{SlurmRefuses}, strings.Join(refused, ", "))
@@ -362,7 +362,7 @@ func (w *World) Rejoins(node string) {
 
 // comesUp is the registration of a node's slurmd. A job that waits for the node begins.
 func (w *World) comesUp(node string, at time.Time) {
-	n := w.slurm[node]
+	n := w.slurm.nodes[node]
 	n.register(n.server, at)
 	if w.struck(RegistersLate, node) && n.state(node).Usable() && !n.job { // Slurm has a job for each free node
 		n.base, n.job, n.run = reconfigure.NodeAllocated, true, ""

@@ -16,7 +16,7 @@ func (w *World) Health(ctx context.Context) (map[string]reconfigure.Health, erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return maps.Clone(w.health), nil
+	return maps.Clone(w.journal.health), nil
 }
 
 // UpdateHealth stores it in memory.
@@ -31,7 +31,7 @@ func (w *World) UpdateHealth(
 	if w.ordered(JournalFull) {
 		return failure{JournalFull}
 	}
-	memory.UpdateHealth(w.health, group, update)
+	memory.UpdateHealth(w.journal.health, group, update)
 	return nil
 }
 
@@ -39,7 +39,7 @@ func (w *World) UpdateHealth(
 func (w *World) Sum(ctx context.Context, node string) (string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return w.sums[node], ctx.Err()
+	return w.journal.sums[node], ctx.Err()
 }
 
 // KeepSums stores them in memory.
@@ -49,7 +49,7 @@ func (w *World) KeepSums(ctx context.Context, sums map[string]string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return memory.KeepSums(w.sums, sums)
+	return memory.KeepSums(w.journal.sums, sums)
 }
 
 // Record stores the events in memory; while the fault JournalFull lasts, they are lost.
@@ -60,9 +60,9 @@ func (w *World) Record(events ...reconfigure.Event) {
 		switch {
 		case w.ordered(JournalFull):
 		case e.Phase == "":
-			w.lives.Record(*e.Life)
+			w.journal.lives.Record(*e.Life)
 		default:
-			w.events = append(w.events, e)
+			w.journal.events = append(w.journal.events, e)
 		}
 	}
 }
@@ -71,14 +71,14 @@ func (w *World) Record(events ...reconfigure.Event) {
 func (w *World) Lives() []reconfigure.Life {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.lives)
+	return slices.Clone(w.journal.lives)
 }
 
 // Events returns the recorded events, in order.
 func (w *World) Events() []reconfigure.Event {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.events)
+	return slices.Clone(w.journal.events)
 }
 
 // Keep stores the evidence in memory.
@@ -91,7 +91,7 @@ func (w *World) Keep(ctx context.Context, evidence ...reconfigure.Evidence) erro
 	if w.ordered(JournalFull) {
 		return failure{JournalFull}
 	}
-	w.evidence = append(w.evidence, evidence...)
+	w.journal.evidence = append(w.journal.evidence, evidence...)
 	return nil
 }
 
@@ -99,5 +99,5 @@ func (w *World) Keep(ctx context.Context, evidence ...reconfigure.Evidence) erro
 func (w *World) Evidence() []reconfigure.Evidence {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.evidence)
+	return slices.Clone(w.journal.evidence)
 }

@@ -37,10 +37,10 @@ func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name, &
 
 // has reports whether a node belongs to the shard. A node never changes its shard.
 func (p *Provisioner) has(node string) bool {
-	if spec, told := p.desired[node]; told {
+	if spec, told := p.terraform.desired[node]; told {
 		return spec.Shard == p.shard
 	}
-	if r := p.state[node]; r != nil {
+	if r := p.terraform.state[node]; r != nil {
 		return r.spec.Shard == p.shard
 	}
 	return p.cluster.Shard(node) == p.shard
@@ -59,10 +59,10 @@ func (p *Provisioner) here(nodes map[string]reconfigure.Spec) map[string]reconfi
 
 // keep replaces the shard's part of the map of nodes.
 func (p *Provisioner) keep(nodes map[string]reconfigure.Spec) {
-	for node := range p.here(p.desired) {
-		delete(p.desired, node)
+	for node := range p.here(p.terraform.desired) {
+		delete(p.terraform.desired, node)
 	}
-	maps.Copy(p.desired, nodes)
+	maps.Copy(p.terraform.desired, nodes)
 }
 
 // State returns the map of nodes as it was last applied, and every instance in the state, also tainted ones.
@@ -72,8 +72,8 @@ func (p *Provisioner) State(ctx context.Context) (reconfigure.State, error) {
 	if err := ctx.Err(); err != nil {
 		return reconfigure.State{}, err
 	}
-	s := reconfigure.State{Desired: p.here(p.desired), Instances: map[string]reconfigure.Instance{}}
-	for node, r := range p.state {
+	s := reconfigure.State{Desired: p.here(p.terraform.desired), Instances: map[string]reconfigure.Instance{}}
+	for node, r := range p.terraform.state {
 		if !p.has(node) {
 			continue
 		}
@@ -103,8 +103,8 @@ func (w *World) State(ctx context.Context) (reconfigure.State, error) {
 func (w *World) allShards() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	all := maps.Clone(w.desired)
-	for node, r := range w.state {
+	all := maps.Clone(w.terraform.desired)
+	for node, r := range w.terraform.state {
 		all[node] = r.spec
 	}
 	for node := range w.cluster.Nodes().All() {
@@ -118,13 +118,13 @@ func (p *Provisioner) refresh(nodes nodeset.NodeSet) map[string]*resource {
 	p.advance()
 	found := map[string]*resource{}
 	for node := range nodes.All() {
-		r := p.state[node]
+		r := p.terraform.state[node]
 		if r == nil || r.id == "" {
 			continue
 		}
 		s := p.server(r.id)
 		if s == nil {
-			delete(p.state, node)
+			delete(p.terraform.state, node)
 			continue
 		}
 		is := *r
@@ -156,16 +156,16 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	seen := &foreseen{p.shard, p.refresh(plan.Nodes())}
 	unreadable := reconfigure.Failures{}
 	for node := range plan.Provisioned().Difference(plan.Nodes(reconfigure.Create, reconfigure.Remove)).Intersect(
-		p.faults[Unreadable]).All() {
+		p.orders.faults[Unreadable]).All() {
 		unreadable[node] = failure{Unreadable}
 	}
 	if len(unreadable) > 0 {
 		return reconfigure.Preview{}, &reconfigure.Unplannable{Failures: unreadable}
 	}
-	before := maps.Clone(p.state)
-	maps.Copy(p.state, seen.state)
+	before := maps.Clone(p.terraform.state)
+	maps.Copy(p.terraform.state, seen.state)
 	changes, unasked := p.foresee(plan)
-	p.state = before
+	p.terraform.state = before
 	power := plan.Nodes(reconfigure.Start, reconfigure.Stop)
 	for _, c := range unasked {
 		unreadable[c.Node] = &reconfigure.Refusal{Changes: []reconfigure.ResourceChange{c}}
@@ -177,15 +177,15 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
 	}
 	preview := reconfigure.Preview{Plan: plan, File: fmt.Sprint("preview-", p.number()), Changes: changes}
-	p.previews[preview.File] = seen
+	p.terraform.previews[preview.File] = seen
 	return preview, nil
 }
 
 // foresee returns what Terraform would do, as asked for and as not asked for.
 func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfigure.ResourceChange) {
-	if plan.Shared && p.shard == "" && p.shared != (len(plan.Desired) > 0) {
+	if plan.Shared && p.shard == "" && p.terraform.shared != (len(plan.Desired) > 0) {
 		effect := reconfigure.EffectDelete
-		if !p.shared {
+		if !p.terraform.shared {
 			effect = reconfigure.EffectCreate
 		}
 		changes = append(changes, reconfigure.ResourceChange{Address: "shared", Effect: effect})
@@ -200,8 +200,8 @@ func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfi
 			unasked = append(unasked, change)
 		}
 	}
-	for node := range p.faults[OtherImage].Difference(plan.Nodes()).All() {
-		if p.has(node) && p.state[node] != nil {
+	for node := range p.orders.faults[OtherImage].Difference(plan.Nodes()).All() {
+		if p.has(node) && p.terraform.state[node] != nil {
 			unasked = append(unasked, instanceChange(node, reconfigure.EffectRebuild))
 		}
 	}
@@ -215,7 +215,7 @@ func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChang
 // change returns what Terraform would do for a change, without effect if there is nothing to do, and whether the change
 // asks for that.
 func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
-	r := p.state[c.Node]
+	r := p.terraform.state[c.Node]
 	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
 	powers := c.Action == reconfigure.Start || c.Action == reconfigure.Stop
 	switch {
@@ -251,7 +251,7 @@ func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceC
 func (p *Provisioner) Discard(preview reconfigure.Preview) error {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	delete(p.previews, preview.File)
+	delete(p.terraform.previews, preview.File)
 	return nil
 }
 
@@ -292,7 +292,7 @@ func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers 
 }
 
 func (p *Provisioner) adopt(node, id string) error {
-	s, spec, r := p.server(id), p.desired[node], p.state[node]
+	s, spec, r := p.server(id), p.terraform.desired[node], p.terraform.state[node]
 	switch {
 	case spec == reconfigure.Spec{}:
 		return errors.New("it cannot be adopted: it is not in the map of nodes")
@@ -303,7 +303,7 @@ func (p *Provisioner) adopt(node, id string) error {
 	case s.spec.Running() != spec.Running() || p.struck(NotProven, node):
 		return errors.New("it cannot be adopted: Terraform would change instance." + node)
 	}
-	p.state[node] = &resource{id: id, address: s.address, spec: spec}
+	p.terraform.state[node] = &resource{id: id, address: s.address, spec: spec}
 	return nil
 }
 

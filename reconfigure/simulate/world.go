@@ -30,10 +30,18 @@ const (
 // with. It starts with only the declaration, is deterministic, uses the clock of time.Now (and so testing/synctest),
 // and may be used by many goroutines.
 type World struct {
-	lock    sync.Mutex
-	cluster reconfigure.Cluster
+	lock      sync.Mutex
+	cluster   reconfigure.Cluster
+	cloud     cloudState
+	terraform terraformState
+	slurm     slurmState
+	journal   journalState
+	orders    orders
+	seen      seen
+}
 
-	// The cloud.
+// cloudState is what the cloud has, and what went wrong there.
+type cloudState struct {
 	servers   []*server // in the order of their creation
 	images    []*Image  // in the same order
 	limit     reconfigure.Use
@@ -41,16 +49,21 @@ type World struct {
 	lastGiven int   // the last number that was given
 	doubled   []string
 	ended     []string
+}
 
-	// Terraform.
+// terraformState is Terraform's map of nodes, its states and its plans.
+type terraformState struct {
 	desired  map[string]reconfigure.Spec
 	state    map[string]*resource
 	shared   bool                 // the shared resources exist
 	previews map[string]*foreseen // those that can still be applied, by file
 	kill     *kill
+	locks    map[string]chan struct{} // of its states, by shard
+}
 
-	// Slurm.
-	slurm    map[string]*slurmNode
+// slurmState is what slurmctld knows, and what happened to jobs.
+type slurmState struct {
+	nodes    map[string]*slurmNode
 	comments map[int64]string // by job
 	lost     []string
 	thwarted int
@@ -59,39 +72,55 @@ type World struct {
 	served   map[string][]string // the runs of jobs that began, by the disk of the instance
 	refusals int
 	reused   []string
+}
 
-	// The journal.
+// journalState is what operations have written down.
+type journalState struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
 	health   map[string]reconfigure.Health
 	lives    memory.Lives
 	sums     map[string]string  // by node
 	keys     map[string]hostKey // by address
+}
 
-	faults  map[Fault]nodeset.NodeSet
-	spans   map[Doing]map[string]time.Duration // by node; under the empty name, for all others
-	then    map[Call][]func()
+// orders is what a test has ordered.
+type orders struct {
+	faults map[Fault]nodeset.NodeSet
+	spans  map[Doing]map[string]time.Duration // by node; under the empty name, for all others
+	then   map[Call][]func()
+}
+
+// seen is what a test can look at afterwards.
+type seen struct {
 	calls   []string
-	runs    map[Tool][]*toolRun
-	states  map[string]chan struct{} // the locks of Terraform's states, by shard
+	runs    map[Tool][]*toolRun // under way
 	clashes []string
 }
 
 // NewWorld makes a world for a declared cluster in which nothing is deployed yet.
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
-		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
-		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]*foreseen{},
-		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
-		sums: map[string]string{}, keys: map[string]hostKey{}, served: map[string][]string{},
-		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
-		states: map[string]chan struct{}{},
+		cluster: c,
+		cloud:   cloudState{limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}},
+		terraform: terraformState{
+			desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]*foreseen{},
+			locks: map[string]chan struct{}{},
+		},
+		slurm: slurmState{
+			nodes: map[string]*slurmNode{}, comments: map[int64]string{}, served: map[string][]string{},
+		},
+		journal: journalState{
+			health: map[string]reconfigure.Health{}, sums: map[string]string{}, keys: map[string]hostKey{},
+		},
+		orders: orders{faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}},
+		seen:   seen{runs: map[Tool][]*toolRun{}},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
-		w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown, cloud: true}
+		w.slurm.nodes[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown, cloud: true}
 		if persistent.Contains(node) {
-			w.slurm[node] = &slurmNode{base: reconfigure.NodeDown, reason: "Not responding"}
+			w.slurm.nodes[node] = &slurmNode{base: reconfigure.NodeDown, reason: "Not responding"}
 		}
 	}
 	return w
@@ -149,17 +178,17 @@ func (w *World) Have(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	w.shared = true
+	w.terraform.shared = true
 	for _, node := range nodes {
 		spec := w.spec(node)
 		s := w.create(node, spec)
 		s.active = time.Now()
 		s.configured = true
 		w.start(s, time.Now())
-		w.keys[s.address] = hostKey{s.id, spec.ImageID, s.key}
-		w.desired[node] = spec
-		w.state[node] = &resource{id: s.id, address: s.address, spec: spec}
-		if n := w.slurm[node]; n != nil {
+		w.journal.keys[s.address] = hostKey{s.id, spec.ImageID, s.key}
+		w.terraform.desired[node] = spec
+		w.terraform.state[node] = &resource{id: s.id, address: s.address, spec: spec}
+		if n := w.slurm.nodes[node]; n != nil {
 			n.register(s, time.Now())
 		}
 	}
@@ -170,19 +199,19 @@ func (w *World) Have(nodes ...string) {
 func (w *World) Rest(nodes ...string) map[string]string {
 	w.lock.Lock()
 	instances := map[string]reconfigure.Instance{}
-	for node, r := range w.state {
+	for node, r := range w.terraform.state {
 		instances[node] = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Made: r.spec}
 	}
 	for _, node := range nodes {
-		spec := w.desired[node]
+		spec := w.terraform.desired[node]
 		if g, ok := w.cluster.GroupOf(node); ok {
 			spec.Power = g.WhenIdle.Power()
 		}
-		s := w.server(w.state[node].id)
+		s := w.server(w.terraform.state[node].id)
 		s.next = spec.Power
 		w.power(s, time.Now())
-		w.desired[node], w.state[node].spec = spec, spec
-		n := w.slurm[node]
+		w.terraform.desired[node], w.terraform.state[node].spec = spec, spec
+		n := w.slurm.nodes[node]
 		n.base, n.power = reconfigure.NodeIdle, reconfigure.NodePoweredDown
 	}
 	w.lock.Unlock()
@@ -198,8 +227,8 @@ func (w *World) HaveTainted(nodes ...string) {
 		spec := w.spec(node)
 		s := w.create(node, spec)
 		s.active, s.fault = time.Now(), reconfigure.Fault{Words: "It is broken.", Class: reconfigure.ClassOther}
-		w.desired[node] = spec
-		w.state[node] = &resource{id: s.id, address: s.address, spec: spec, tainted: true}
+		w.terraform.desired[node] = spec
+		w.terraform.state[node] = &resource{id: s.id, address: s.address, spec: spec, tainted: true}
 	}
 }
 
@@ -208,7 +237,7 @@ func (w *World) Taint(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		w.state[node].tainted = true
+		w.terraform.state[node].tainted = true
 	}
 }
 
@@ -239,7 +268,7 @@ func (w *World) Forget(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		delete(w.state, node)
+		delete(w.terraform.state, node)
 	}
 }
 
@@ -247,15 +276,15 @@ func (w *World) Forget(nodes ...string) {
 func (w *World) Then(c Call, do func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.then[c] = append(w.then[c], do)
+	w.orders.then[c] = append(w.orders.then[c], do)
 }
 
 // happened calls what was registered for a call.
 func (w *World) happened(c Call) {
 	w.lock.Lock()
 	var do func()
-	if waiting := w.then[c]; len(waiting) > 0 {
-		do, w.then[c] = waiting[0], waiting[1:]
+	if waiting := w.orders.then[c]; len(waiting) > 0 {
+		do, w.orders.then[c] = waiting[0], waiting[1:]
 	}
 	w.lock.Unlock()
 	if do != nil {
@@ -267,14 +296,14 @@ func (w *World) happened(c Call) {
 func (w *World) Calls() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.calls)
+	return slices.Clone(w.seen.calls)
 }
 
 // Lost returns the nodes whose running job was killed, in order.
 func (w *World) Lost() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.lost)
+	return slices.Clone(w.slurm.lost)
 }
 
 // Node is everything about a node; it is comparable.
@@ -293,26 +322,26 @@ func (w *World) Node(node string) Node {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
-	seen := Node{Spec: w.desired[node]}
-	if r := w.state[node]; r != nil {
-		seen.Instance = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Tainted: r.tainted}
+	is := Node{Spec: w.terraform.desired[node]}
+	if r := w.terraform.state[node]; r != nil {
+		is.Instance = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Tainted: r.tainted}
 		if s := w.server(r.id); s != nil {
-			seen.Made, seen.Boots = s.spec, s.boots
-			seen.Made.Power = s.power
+			is.Made, is.Boots = s.spec, s.boots
+			is.Made.Power = s.power
 		}
 	}
-	if n := w.slurm[node]; n != nil {
+	if n := w.slurm.nodes[node]; n != nil {
 		s := n.state(node)
-		seen.State, seen.Reason, seen.Job = s.String(), s.Reason, s.Busy
+		is.State, is.Reason, is.Job = s.String(), s.Reason, s.Busy
 	}
-	return seen
+	return is
 }
 
 // number returns a new number.
-func (w *World) number() int { w.lastGiven++; return w.lastGiven }
+func (w *World) number() int { w.cloud.lastGiven++; return w.cloud.lastGiven }
 
 func (w *World) log(what string, nodes nodeset.NodeSet) {
-	w.calls = append(w.calls, what+" "+nodes.String())
+	w.seen.calls = append(w.seen.calls, what+" "+nodes.String())
 }
 
 // advance lets everything happen that is due by now, in its order.
@@ -330,7 +359,7 @@ func (w *World) advance() {
 // next returns the first event that is due by now; nil: none.
 func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) && (happen == nil || t.Before(at)) }
-	for _, s := range w.servers {
+	for _, s := range w.cloud.servers {
 		if !s.up && s.power == "" && !s.failed() && s.gone.IsZero() && due(s.active) {
 			happen, at = func(at time.Time) { w.start(s, at) }, s.active
 		}
@@ -341,13 +370,13 @@ func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 			happen, at = func(time.Time) { w.remove(s) }, s.gone
 		}
 	}
-	for _, i := range w.images {
+	for _, i := range w.cloud.images {
 		if !i.Active() && due(i.active) {
 			happen, at = func(time.Time) { w.save(i) }, i.active
 		}
 	}
-	for _, node := range slices.Sorted(maps.Keys(w.slurm)) {
-		if n := w.slurm[node]; due(n.registers) {
+	for _, node := range slices.Sorted(maps.Keys(w.slurm.nodes)) {
+		if n := w.slurm.nodes[node]; due(n.registers) {
 			happen, at = func(at time.Time) { w.comesUp(node, at) }, n.registers
 		}
 	}

@@ -105,6 +105,7 @@ func (s scene) cluster() reconfigure.Cluster {
 // scenes has every mode, and the failures of each that leave something to remove.
 func scenes() map[string]scene {
 	patient := reconfigure.Options{DrainTimeout: time.Hour}
+	anew := reconfigure.Options{DrainTimeout: time.Hour, Reimage: true}
 	all := []string{"ctl", "p1", "p2"}
 	job := func(node string) func(*simulate.World) {
 		return func(w *simulate.World) {
@@ -118,239 +119,331 @@ func scenes() map[string]scene {
 		return r
 	}
 	return map[string]scene{
-		"resume for a job of all or nothing": {was: entire(
-			declared(1, 5),
-		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
+		"resume for a job of all or nothing": {
+			was: entire(declared(1, 5)), have: all, code: reconfigure.CodeFailed,
+			requests: []reconfigure.Request{job4("p3", "p4", "p5")},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoValidHost, "p4")
 				w.Takes(simulate.Playing, 20*time.Second) // so that none of the others is up before
-			}},
-		"resume for a job of all or nothing without quota": {was: wary(
-			declared(1, 5),
-		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
+			},
+		},
+		"resume for a job of all or nothing without quota": {
+			was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed,
+			requests: []reconfigure.Request{job4("p3", "p4", "p5")},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Limit(reconfigure.Use{Instances: 5, Cores: -1, RAM: -1})
-			}},
-		"resume while the group cools down": {was: wary(
-			declared(1, 5),
-		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			},
+		},
+		"resume while the group cools down": {
+			was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed,
 			health: reconfigure.Health{Full: reconfigure.Setback{
 				Node: "p5", Class: reconfigure.ClassCapacity, Reason: "No valid host was found.",
 			}},
-			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4") }},
-		"resume while the group is tried": {was: wary(
-			declared(1, 5),
-		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4") },
+		},
+		"resume while the group is tried": {
+			was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed,
 			health: reconfigure.Health{
 				Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"},
 			},
-			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") }},
-		"deploy": {was: declared(2, 4), requests: []reconfigure.Request{ask(reconfigure.Deploy)}},
-		"deploy again": {was: declared(2, 4), have: []string{
-			"ctl", "p1", "p2", "p3",
-		}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
-			prepare: func(w *simulate.World) { w.StartJob("p3") }},
-		"resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
-			ask(reconfigure.Resume, "p3"), ask(reconfigure.Resume, "p3", "p4"),
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") },
 		},
-			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") }},
-		"resume of what was left behind": {was: declared(1, 4), have: all, now: of(
-			"v2", declared(1, 4),
-		), requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
-			prepare: func(w *simulate.World) { w.HaveTainted("p3"); w.PowersUp("p2", "p3", "p4") }},
-		"resume that fails": {was: declared(1, 5), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{
-			ask(reconfigure.Resume, "p3", "p4", "p5", "p2"),
+		"deploy": {
+			was:      declared(2, 4),
+			requests: []reconfigure.Request{ask(reconfigure.Deploy)},
 		},
+		"deploy again": {
+			was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"},
+			requests: []reconfigure.Request{ask(reconfigure.Deploy)},
+			prepare:  func(w *simulate.World) { w.StartJob("p3") },
+		},
+		"resume": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Resume, "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") },
+		},
+		"resume of what was left behind": {
+			was: declared(1, 4), have: all, now: of("v2", declared(1, 4)),
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.HaveTainted("p3"); w.PowersUp("p2", "p3", "p4") },
+		},
+		"resume that fails": {
+			was: declared(1, 5), have: all, code: reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5", "p2")},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoValidHost, "p4")
 				w.Order(simulate.NoSSH, "p5")
-			}},
-		"resume that comes at the second try": {was: forgiving(declared(1, 5)), have: all, requests: []reconfigure.Request{
-			ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5"),
+			},
 		},
-			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4", "p5"); w.Order(simulate.Lemon, "p3", "p5") }},
-		"resume that fails twice": {was: forgiving(
-			declared(1, 5),
-		), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{
-			ask(reconfigure.Resume, "p3", "p4", "p5"),
+		"resume that comes at the second try": {
+			was: forgiving(declared(1, 5)), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4", "p5"); w.Order(simulate.Lemon, "p3", "p5") },
 		},
+		"resume that fails twice": {
+			was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5")},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoSSH, "p3")
 				w.Order(simulate.PlaybookFails, "p5")
-			}},
-		"resume that loses answers": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
-			ask(reconfigure.Resume, "p3", "p4"),
+			},
 		},
-			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.LostCreate, "p3", "p4") }},
-		"resume of what cannot be made": {was: declared(1, 4), have: all, now: of(
-			"no such image", declared(1, 4),
-		), code: reconfigure.CodeFailed,
+		"resume that loses answers": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.LostCreate, "p3", "p4") },
+		},
+		"resume of what cannot be made": {
+			was: declared(1, 4), have: all, now: of("no such image", declared(1, 4)),
+			code:     reconfigure.CodeFailed,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")},
 			prepare: func(w *simulate.World) {
 				w.Declare(declared(1, 4)) // the cloud still knows the images that it knew
 				w.PowersUp("p3")
 			},
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}},
-		"suspend": {was: declared(1, 4), have: []string{"ctl", "p1", "p2", "p3", "p4"},
-			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Suspend, "p3")},
-			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") }},
-		"suspend that stops": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3", "p4"},
-			rest:     []string{"p4"},
-			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2", "p4"), ask(reconfigure.Suspend, "p3")},
-			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3") }},
-		"suspend that cannot stop": {was: resting(declared(1, 4)), have: all,
-			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2")},
-			prepare:  func(w *simulate.World) { w.PowersDown("p2"); w.Order(simulate.StopFails, "p2") }},
-		"resume of stopped nodes": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"},
-			rest: []string{"p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
-			prepare: func(w *simulate.World) { w.PowersUp("p2", "p3", "p4") }},
-		"resume of stopped nodes that fails": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"},
-			rest: []string{"p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
-			code:    reconfigure.CodePartial,
-			prepare: func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.NoSSH, "p3") }},
-		"resume of stopped nodes with other tags": {was: resting(declared(1, 5)),
-			have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
-			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.OtherTags, "p3") }},
-		"resume of stopped nodes that differ": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2"},
-			rest: []string{"p2"}, now: of("v2", resting(declared(1, 5))),
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2")},
-			prepare:  func(w *simulate.World) { w.PowersUp("p2") }},
-		"stop, then start": {was: resting(declared(1, 4)), have: all, requests: []reconfigure.Request{
-			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2"),
 		},
+		"suspend": {
+			was: declared(1, 4), have: []string{"ctl", "p1", "p2", "p3", "p4"},
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Suspend, "p3")},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") },
+		},
+		"suspend that stops": {
+			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3", "p4"}, rest: []string{"p4"},
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2", "p4"), ask(reconfigure.Suspend, "p3")},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3") },
+		},
+		"suspend that cannot stop": {
+			was: resting(declared(1, 4)), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2")},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2"); w.Order(simulate.StopFails, "p2") },
+		},
+		"resume of stopped nodes": {
+			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3", "p4") },
+		},
+		"resume of stopped nodes that fails": {
+			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			code:     reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.NoSSH, "p3") },
+		},
+		"resume of stopped nodes with other tags": {
+			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.OtherTags, "p3") },
+		},
+		"resume of stopped nodes that differ": {
+			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2"}, rest: []string{"p2"},
+			now:      of("v2", resting(declared(1, 5))),
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2") },
+		},
+		"stop, then start": {
+			was: resting(declared(1, 4)), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2")},
 			prepare: func(w *simulate.World) {
 				w.PowersDown("p2")
 				w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
-			}},
-		"start, then stop": {was: resting(declared(1, 4)), have: all, rest: []string{"p2"}, undone: 1,
+			},
+		},
+		"start, then stop": {
+			was: resting(declared(1, 4)), have: all, rest: []string{"p2"}, undone: 1,
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2"), ask(reconfigure.Suspend, "p2")},
-			prepare:  func(w *simulate.World) { w.PowersUp("p2"); w.PowersDown("p2") }},
-		"stopped nodes in other modes": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"},
-			rest: []string{"p2", "p3"}, now: of("v2", resting(declared(2, 5))),
+			prepare:  func(w *simulate.World) { w.PowersUp("p2"); w.PowersDown("p2") },
+		},
+		"stopped nodes in other modes": {
+			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			now: of("v2", resting(declared(2, 5))),
 			requests: []reconfigure.Request{
 				{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2"), Options: patient},
 				{Mode: reconfigure.Update, Nodes: nodeset.Of("p3"), Options: patient},
-			}},
-		"destroy with stopped nodes": {was: resting(declared(1, 4)), have: all, rest: []string{"p2"},
-			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
-		"suspend, then resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
-			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2"),
+			},
 		},
+		"destroy with stopped nodes": {
+			was: resting(declared(1, 4)), have: all, rest: []string{"p2"},
+			requests: []reconfigure.Request{ask(reconfigure.Destroy)},
+		},
+		"suspend, then resume": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2")},
 			prepare: func(w *simulate.World) {
 				w.PowersDown("p2")
 				w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
-			}},
-		"resume, then suspend": {was: declared(1, 4), have: all, undone: 1, requests: []reconfigure.Request{
-			ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p3"),
+			},
 		},
-			prepare: func(w *simulate.World) { w.PowersUp("p3"); w.PowersDown("p3") }},
-		"resume of what was left behind, then suspend": {was: declared(1, 4), have: all, undone: 1,
-			prepare:  func(w *simulate.World) { w.HaveTainted("p3"); w.PowersDown("p2", "p3") },
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3"), ask(reconfigure.Suspend, "p2", "p3")}},
-		"resume, suspend and resume": {was: declared(1, 4), have: all, undone: 1,
+		"resume, then suspend": {
+			was: declared(1, 4), have: all, undone: 1,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p3")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3"); w.PowersDown("p3") },
+		},
+		"resume of what was left behind, then suspend": {
+			was: declared(1, 4), have: all, undone: 1,
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p2", "p3"),
+				ask(reconfigure.Suspend, "p2", "p3"),
+			},
+			prepare: func(w *simulate.World) { w.HaveTainted("p3"); w.PowersDown("p2", "p3") },
+		},
+		"resume, suspend and resume": {
+			was: declared(1, 4), have: all, undone: 1,
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p3"),
+				ask(reconfigure.Suspend, "p2", "p3"),
+				ask(reconfigure.Resume, "p2", "p3"),
+			},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3")
 				w.PowersDown("p2", "p3")
 				w.Then(simulate.AfterApply, func() { w.PowersUp("p2", "p3") })
 			},
+		},
+		"suspend that gives way": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p3")},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2"); w.PowersUp("p3") },
+		},
+		"update": {
+			was: declared(2, 4), have: all, now: of("v2", declared(2, 4)),
 			requests: []reconfigure.Request{
-				ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p2", "p3"), ask(reconfigure.Resume, "p2", "p3"),
-			}},
-		"suspend that gives way": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
-			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p3"),
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient},
+			},
+			prepare: job("p1"),
 		},
-			prepare: func(w *simulate.World) { w.PowersDown("p2"); w.PowersUp("p3") }},
-		"update": {was: declared(2, 4), have: all, now: of("v2", declared(2, 4)), prepare: job("p1"),
-			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
-		"update that reboots": {was: declared(2, 4), have: all, prepare: job("p1"),
-			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
-		"update that reimages": {was: declared(2, 4), have: all, prepare: job("p1"),
-			requests: []reconfigure.Request{{
-				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"),
-				Options: reconfigure.Options{DrainTimeout: time.Hour, Reimage: true},
-			}}},
-		"update from Slurm": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: of("v2", declared(2, 4)),
+		"update that reboots": {
+			was: declared(2, 4), have: all,
+			requests: []reconfigure.Request{
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient},
+			},
+			prepare: job("p1"),
+		},
+		"update that reimages": {
+			was: declared(2, 4), have: all,
+			requests: []reconfigure.Request{
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: anew},
+			},
+			prepare: job("p1"),
+		},
+		"update from Slurm": {
+			was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: of("v2", declared(2, 4)),
+			requests: []reconfigure.Request{
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p3"), Options: reconfigure.Options{FromSlurm: true}},
+			},
 			prepare: func(w *simulate.World) { w.Reboots("p1", "p3"); w.StartJob("p2") },
-			requests: []reconfigure.Request{{
-				Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p3"), Options: reconfigure.Options{FromSlurm: true},
-			}}},
-		"update from Slurm that fails": {was: declared(2, 4), have: all, code: reconfigure.CodeFailed,
-			prepare: func(w *simulate.World) { w.Reboots("p1"); w.Order(simulate.NeverRegisters, "p1") },
-			requests: []reconfigure.Request{{
-				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true},
-			}}},
-		"image of a persistent node": {was: declared(2, 4), have: all, prepare: job("p1"), requests: []reconfigure.Request{
-			image("p1"),
-		}},
-		"image of a cloud node": {was: declared(1, 4), have: all, prepare: job("p2"), now: of("v2", declared(1, 4)),
-			requests: []reconfigure.Request{image("p2")}},
-		"image of a node of somebody else": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) {
-			w.Drained("disk is full", "p2")
 		},
-			requests: []reconfigure.Request{image("p2")}},
-		"image that the cloud loses": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+		"update from Slurm that fails": {
+			was: declared(2, 4), have: all, code: reconfigure.CodeFailed,
+			requests: []reconfigure.Request{
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}},
+			},
+			prepare: func(w *simulate.World) { w.Reboots("p1"); w.Order(simulate.NeverRegisters, "p1") },
+		},
+		"image of a persistent node": {
+			was: declared(2, 4), have: all,
+			requests: []reconfigure.Request{image("p1")},
+			prepare:  job("p1"),
+		},
+		"image of a cloud node": {
+			was: declared(1, 4), have: all, now: of("v2", declared(1, 4)),
+			requests: []reconfigure.Request{image("p2")},
+			prepare:  job("p2"),
+		},
+		"image of a node of somebody else": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{image("p2")},
+			prepare:  func(w *simulate.World) { w.Drained("disk is full", "p2") },
+		},
+		"image that the cloud loses": {
+			was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+			requests: []reconfigure.Request{image("p1")},
 			prepare:  func(w *simulate.World) { w.Order(simulate.ImageLost, "p1") },
-			requests: []reconfigure.Request{image("p1")}},
-		"image without quota": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+		},
+		"image without quota": {
+			was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+			requests: []reconfigure.Request{image("p2")},
 			prepare:  func(w *simulate.World) { w.Order(simulate.NoImage, "p2") },
-			requests: []reconfigure.Request{image("p2")}},
-		"image of a node that Slurm powers down": {was: declared(1, 4), have: all,
+		},
+		"image of a node that Slurm powers down": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{image("p2")},
 			prepare: func(w *simulate.World) {
 				time.AfterFunc(3500*time.Millisecond, func() { w.SuspendsIdle("p2") })
 				w.Takes(simulate.Saving, 10*time.Second)
 			},
-			requests: []reconfigure.Request{image("p2")}},
-		"image, then resume": {was: declared(1, 4), have: all,
-			requests: []reconfigure.Request{image("p2"), ask(reconfigure.Resume, "p2")}},
-		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *simulate.World) {
-			w.StartJob("p2")
 		},
-			requests: []reconfigure.Request{{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
-		"enlarge by an old node with a job": {was: declared(1, 4), have: all, now: declared(2, 4),
+		"image, then resume": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{image("p2"), ask(reconfigure.Resume, "p2")},
+		},
+		"enlarge": {
+			was: declared(1, 4), have: all, now: declared(3, 4),
+			requests: []reconfigure.Request{
+				{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2", "p3"), Options: patient},
+			},
+			prepare: func(w *simulate.World) { w.StartJob("p2") },
+		},
+		"enlarge by an old node with a job": {
+			was: declared(1, 4), have: all, now: declared(2, 4),
+			requests: []reconfigure.Request{ask(reconfigure.Enlarge, "p2")},
 			prepare: func(w *simulate.World) {
 				w.StartJob("p2")
 				_ = w.PowerDownASAP(context.Background(), nodeset.Of("p2"), reconfigure.AgedReason) // Slurm answers
 			},
-			requests: []reconfigure.Request{ask(reconfigure.Enlarge, "p2")}},
-		"shrink": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(1, 4), prepare: job("p2"),
-			requests: []reconfigure.Request{{Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
-		"resize": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(2, 3), prepare: job("p3"),
-			requests: []reconfigure.Request{{
-				Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient,
-			}}},
-		"destroy": {was: declared(2, 4), have: []string{
-			"ctl", "p1", "p2", "p3",
-		}, prepare: func(w *simulate.World) { w.StartJob("p3") },
-			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
-		"resume beside a resume": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) {
-			w.PowersUp("p3", "p4")
-			w.StartJob("p2")
 		},
+		"shrink": {
+			was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(1, 4),
 			requests: []reconfigure.Request{
-				ask(reconfigure.Resume, "p3"),
-			}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
-		"resume beside one that fails": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
-			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") },
+				{Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3"), Options: patient},
+			},
+			prepare: job("p2"),
+		},
+		"resize": {
+			was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(2, 3),
 			requests: []reconfigure.Request{
-				ask(reconfigure.Resume, "p3"),
-			}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
-		"suspend beside an update": {was: declared(2, 4), have: []string{
-			"ctl", "p1", "p2", "p3",
-		}, prepare: func(w *simulate.World) { w.Reboots("p1"); w.PowersDown("p3") },
-			requests: []reconfigure.Request{{
-				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true},
-			}},
-			later: []reconfigure.Request{ask(reconfigure.Suspend, "p3")}},
-		"several modes": {was: declared(2, 6), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: of("v2", declared(2, 6)),
-			prepare: func(w *simulate.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
+				{Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient},
+			},
+			prepare: job("p3"),
+		},
+		"destroy": {
+			was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"},
+			requests: []reconfigure.Request{ask(reconfigure.Destroy)},
+			prepare:  func(w *simulate.World) { w.StartJob("p3") },
+		},
+		"resume beside a resume": {
+			was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")},
+			later:    []reconfigure.Request{ask(reconfigure.Resume, "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") },
+		},
+		"resume beside one that fails": {
+			was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")},
+			later:    []reconfigure.Request{ask(reconfigure.Resume, "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") },
+		},
+		"suspend beside an update": {
+			was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"},
 			requests: []reconfigure.Request{
-				ask(reconfigure.Resume, "p5"), ask(reconfigure.Suspend, "p3"),
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}},
+			},
+			later:   []reconfigure.Request{ask(reconfigure.Suspend, "p3")},
+			prepare: func(w *simulate.World) { w.Reboots("p1"); w.PowersDown("p3") },
+		},
+		"several modes": {
+			was: declared(2, 6), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: of("v2", declared(2, 6)),
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p5"),
+				ask(reconfigure.Suspend, "p3"),
 				{Mode: reconfigure.Update, Nodes: nodeset.Of("p2"), Options: patient},
-			}},
+			},
+			prepare: func(w *simulate.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
+		},
 	}
 }
 
