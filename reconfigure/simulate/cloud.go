@@ -217,12 +217,19 @@ func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	}
 	all := map[string][]reconfigure.Server{}
 	for _, s := range w.cloud.servers {
-		if !nodes.Empty() && !nodes.Contains(s.node) || w.struck(NotListed, s.node) {
+		if !nodes.Empty() && !nodes.Contains(s.node) || w.struck(NotListed, s.node) && w.recorded(s) {
 			continue
 		}
 		all[s.node] = append(all[s.node], w.view(s))
 	}
 	return all, nil
+}
+
+// recorded reports whether Terraform's state has the instance. The list always has an instance whose id nobody has
+// recorded: nobody could ask for it by its id, and a second one would be made in any case.
+func (w *World) recorded(s *server) bool {
+	r := w.terraform.state[s.node]
+	return r != nil && r.id == s.id
 }
 
 // Server returns an instance by its id.
