@@ -9,7 +9,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"sync"
-	"time"
 
 	rpc "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket"
@@ -20,14 +19,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
-
-// tempo has the time limits and intervals.
-type tempo struct {
-	poll time.Duration // between two polls of a domain
-	soft time.Duration // until a guest has shut down
-}
-
-func usual() tempo { return tempo{poll: time.Second, soft: 2 * time.Minute} }
 
 var (
 	errNoPorts  = errors.New("instances of libvirt have no ports")
@@ -42,7 +33,7 @@ type Client struct {
 
 	access reconfigure.Access
 	table  Table
-	tempo  tempo
+	tempo  cloud.Tempo
 	hosts  []*host
 }
 
@@ -54,7 +45,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	}
 	c := &Client{
 		NoPorts: cloud.NoPorts{Reason: errNoPorts}, NoImages: cloud.NoImages{Reason: errNoImages},
-		access: access, table: table, tempo: usual(),
+		access: access, table: table, tempo: cloud.UsualTempo(),
 	}
 	for i, h := range table.Hosts {
 		c.hosts = append(c.hosts, &host{Host: h, shard: placement.Shard(i), pool: table.Pool})

@@ -19,6 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/libvirtd"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 )
 
@@ -67,7 +68,7 @@ func newHost(t *testing.T) *realHost {
 		Cloud: "lab", Dir: dir, Cluster: "eiffel", Identity: reconfigure.Identity{ID: clusterID},
 	})
 	h.must(err)
-	h.client.tempo = tempo{poll: 50 * time.Millisecond, soft: 300 * time.Millisecond}
+	h.client.tempo = cloud.Tempo{Poll: 50 * time.Millisecond, Soft: 300 * time.Millisecond}
 	h.create("node1", "another")
 	return h
 }

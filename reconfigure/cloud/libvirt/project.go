@@ -7,6 +7,7 @@ import (
 	rpc "github.com/digitalocean/go-libvirt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
@@ -31,33 +32,31 @@ func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
 
 // ProjectServers returns all domains of the hosts, also those of others.
 func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
-	all, err := c.domains(ctx)
-	var found []reconfigure.ProjectServer
-	for _, d := range all {
-		name := d.is.Name
-		if d.mark.Node != "" {
-			name = d.mark.Node
-		}
-		found = append(found, reconfigure.ProjectServer{
-			ID: d.ID, Name: name, Cluster: d.Cluster, Ours: c.ours(d.mark),
-		})
-	}
-	return found, err
+	all, err := c.instances(ctx)
+	return cloud.ProjectServers(c.access, all), err
 }
 
 // Namesakes returns the instances with the cluster's name and another id, by that id.
 func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	all, err := c.domains(ctx)
+	all, err := c.instances(ctx)
 	if err != nil {
 		return nil, err
 	}
-	others := map[string][]reconfigure.Server{}
-	for _, d := range all {
-		if d.Cluster == c.access.Cluster && !c.ours(d.mark) {
-			others[d.ClusterID] = append(others[d.ClusterID], d.Server)
-		}
+	return cloud.Namesakes(c.access, all), nil
+}
+
+func (c *Client) instances(ctx context.Context) ([]cloud.Instance, error) {
+	found, err := c.domains(ctx)
+	var all []cloud.Instance
+	for _, d := range found {
+		all = append(all, d.instance())
 	}
-	return others, nil
+	return all, err
+}
+
+// instance returns a domain with its marks.
+func (d domain) instance() cloud.Instance {
+	return cloud.Instance{Server: d.Server, Name: d.is.Name, Cluster: d.Cluster, ClusterID: d.ClusterID}
 }
 
 // Images returns the volumes in the first host's pool that no eiffel cluster has made.

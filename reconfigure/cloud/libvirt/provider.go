@@ -88,16 +88,9 @@ func made(attributes map[string]any) reconfigure.Made {
 	}
 	first, _ := interfaces[0].(map[string]any)
 	addresses, _ := first["addresses"].([]any)
-	for _, one := range addresses {
-		if address, ok := one.(string); ok && ipv4.MatchString(address) {
-			read.Address = address
-			break
-		}
-	}
+	read.Address = cloud.FirstIPv4(addresses...)
 	return read
 }
-
-var ipv4 = regexp.MustCompile(`^\d+\.\d+\.\d+\.\d+$`)
 
 // providerClass returns the class of an error of Terraform's provider.
 func providerClass(words string) reconfigure.Class {

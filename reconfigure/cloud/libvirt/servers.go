@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -192,7 +193,7 @@ func networkAddresses(l *rpc.Libvirt, name string) (map[string]string, error) {
 	}
 	slices.SortFunc(leases, func(a, b rpc.NetworkDhcpLease) int { return cmp.Compare(a.Expirytime, b.Expirytime) })
 	for _, lease := range leases {
-		if len(lease.Mac) == 1 && ipv4.MatchString(lease.Ipaddr) {
+		if len(lease.Mac) == 1 && cloud.IPv4(lease.Ipaddr) {
 			found[strings.ToLower(lease.Mac[0])] = lease.Ipaddr
 		}
 	}
@@ -210,7 +211,7 @@ func networkAddresses(l *rpc.Libvirt, name string) (map[string]string, error) {
 		return nil, fmt.Errorf("network %s: %w", name, err)
 	}
 	for _, r := range defined.Reserved {
-		if r.MAC != "" && ipv4.MatchString(r.IP) {
+		if r.MAC != "" && cloud.IPv4(r.IP) {
 			found[strings.ToLower(r.MAC)] = r.IP
 		}
 	}
@@ -219,7 +220,7 @@ func networkAddresses(l *rpc.Libvirt, name string) (map[string]string, error) {
 
 // ours reports whether a domain belongs to this cluster.
 func (c *Client) ours(m mark) bool {
-	return c.access.Identity.ID != "" && m.ClusterID == c.access.Identity.ID
+	return cloud.Ours(c.access, m.ClusterID)
 }
 
 // Servers returns all instances of the cluster, in any status, by node, the oldest first.
@@ -318,7 +319,7 @@ func running(err error) error {
 
 // awaitOff returns when a domain is off. After a time limit it switches the domain off.
 func (c *Client) awaitOff(ctx context.Context, d domain) error {
-	late := time.Now().Add(c.tempo.soft)
+	late := time.Now().Add(c.tempo.Soft)
 	for {
 		off, err := call(ctx, d.host, func(l *rpc.Libvirt) (bool, error) {
 			state, _, err := l.DomainGetState(d.is, 0)
@@ -334,7 +335,7 @@ func (c *Client) awaitOff(ctx context.Context, d domain) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(c.tempo.poll):
+		case <-time.After(c.tempo.Poll):
 		}
 	}
 }
@@ -368,16 +369,7 @@ func (c *Client) Console(ctx context.Context, id string, lines int) (string, err
 	if err != nil {
 		return "", fmt.Errorf("console of instance %s: %w", id, err)
 	}
-	return end(strings.TrimLeft(text, "\x00"), lines), nil
-}
-
-// end returns the last lines of a text, or all for zero.
-func end(text string, lines int) string {
-	if lines <= 0 {
-		return text
-	}
-	all := slices.Collect(strings.Lines(text))
-	return strings.Join(all[max(0, len(all)-lines):], "")
+	return cloud.LastLines(strings.TrimLeft(text, "\x00"), lines), nil
 }
 
 // RemoveServer removes an instance that Terraform does not know, with its volumes; the caller MUST make sure that
@@ -386,15 +378,11 @@ func end(text string, lines int) string {
 // success.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	d, there, err := c.find(ctx, id)
-	switch {
-	case err != nil || !there:
+	if err != nil || !there {
 		return err
-	case !c.ours(d.mark):
-		return fmt.Errorf("instance %s is not removed: it does not have the id of cluster %q", id, c.access.Cluster)
-	case d.mark.Node != name:
-		return fmt.Errorf("instance %s is not removed: its name is %q, not %q", id, d.mark.Node, name)
-	case d.Server.Created.IsZero() || !d.Server.Created.Before(before):
-		return fmt.Errorf("instance %s is not removed: it was created at %q, which is too recent", id, d.mark.Created)
+	}
+	if err := cloud.Removable(c.access, d.instance(), name, before); err != nil {
+		return err
 	}
 	_, err = call(ctx, d.host, func(l *rpc.Libvirt) (none struct{}, err error) { return none, remove(l, d) })
 	if err != nil {

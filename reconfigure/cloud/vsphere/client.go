@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/fault"
@@ -28,14 +27,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 )
 
-// tempo has the time limits and intervals.
-type tempo struct {
-	poll time.Duration // between two polls of a virtual machine
-	soft time.Duration // until a guest has shut down
-}
-
-func usual() tempo { return tempo{poll: time.Second, soft: 2 * time.Minute} }
-
 var (
 	errNoPorts  = errors.New("instances of vSphere have no ports")
 	errNoImages = errors.New("reconfigure makes no images of vSphere's instances; clone one to a template in vCenter")
@@ -50,7 +41,7 @@ type Client struct {
 
 	access reconfigure.Access
 	table  Table
-	tempo  tempo
+	tempo  cloud.Tempo
 
 	lock    sync.Mutex
 	session *login
@@ -71,7 +62,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	}
 	return &Client{
 		NoPorts: cloud.NoPorts{Reason: errNoPorts}, NoImages: cloud.NoImages{Reason: errNoImages},
-		access: access, table: table, tempo: usual(),
+		access: access, table: table, tempo: cloud.UsualTempo(),
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/vcenter"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -58,7 +59,7 @@ func (s *site) open() *Client {
 		Cloud: "lab", Dir: s.dir, Cluster: "eiffel", Identity: reconfigure.Identity{ID: clusterID},
 	})
 	s.must(err)
-	client.tempo = tempo{poll: 5 * time.Millisecond, soft: time.Minute}
+	client.tempo = cloud.Tempo{Poll: 5 * time.Millisecond, Soft: time.Minute}
 	return client
 }
 
@@ -309,7 +310,7 @@ func TestOtherInstancesAreNamedAsOthers(t *testing.T) {
 func TestAGuestThatDoesNotShutDownIsSwitchedOff(t *testing.T) {
 	s := newSite(t)
 	id := s.create("node1", "eiffel")
-	s.client.tempo.soft = 0
+	s.client.tempo.Soft = 0
 	s.center.Change(s.vm(id).Reference(), types.PropertyChange{
 		Name: "guest.toolsRunningStatus", Val: string(types.VirtualMachineToolsRunningStatusGuestToolsNotRunning),
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -139,12 +140,12 @@ func address(guest types.GuestInfo) string {
 			continue
 		}
 		for _, one := range card.IpConfig.IpAddress {
-			if ipv4.MatchString(one.IpAddress) && !strings.HasPrefix(one.IpAddress, "169.254.") {
+			if cloud.IPv4(one.IpAddress) && !strings.HasPrefix(one.IpAddress, "169.254.") {
 				return one.IpAddress
 			}
 		}
 	}
-	if ipv4.MatchString(guest.IpAddress) {
+	if cloud.IPv4(guest.IpAddress) {
 		return guest.IpAddress
 	}
 	return ""
@@ -152,7 +153,7 @@ func address(guest types.GuestInfo) string {
 
 // ours reports whether a virtual machine belongs to this cluster.
 func (c *Client) ours(m machine) bool {
-	return c.access.Identity.ID != "" && m.settings[clusterIDKey] == c.access.Identity.ID
+	return cloud.Ours(c.access, m.settings[clusterIDKey])
 }
 
 func (c *Client) machines(ctx context.Context) ([]machine, error) {
@@ -240,11 +241,7 @@ func (c *Client) Console(ctx context.Context, id string, lines int) (string, err
 	if err != nil {
 		return "", fmt.Errorf("instance %s: %s: %w", id, saidKey, err)
 	}
-	if lines <= 0 {
-		return string(text), nil
-	}
-	all := slices.Collect(strings.Lines(string(text)))
-	return strings.Join(all[max(0, len(all)-lines):], ""), nil
+	return cloud.LastLines(string(text), lines), nil
 }
 
 // Reboot shuts the guest down and starts it again. It switches off a guest that has no VMware Tools or does not shut
@@ -278,7 +275,7 @@ func (c *Client) shutDown(ctx context.Context, m machine) error {
 	if err != nil {
 		return err
 	}
-	for late := time.Now().Add(c.tempo.soft); ; {
+	for late := time.Now().Add(c.tempo.Soft); ; {
 		now, there, err := c.find(ctx, m.ID)
 		if err != nil || !there || !now.Active() {
 			return err
@@ -289,7 +286,7 @@ func (c *Client) shutDown(ctx context.Context, m machine) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(c.tempo.poll):
+		case <-time.After(c.tempo.Poll):
 		}
 	}
 }
@@ -320,16 +317,11 @@ func (c *Client) power(ctx context.Context, m machine, on bool) error {
 // success.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	m, there, err := c.find(ctx, id)
-	switch {
-	case err != nil || !there:
+	if err != nil || !there {
 		return err
-	case !c.ours(m):
-		return fmt.Errorf("instance %s is not removed: it does not have the id of cluster %q", id, c.access.Cluster)
-	case m.Node != name:
-		return fmt.Errorf("instance %s is not removed: its name is %q, not %q", id, m.Node, name)
-	case m.Created.IsZero() || !m.Created.Before(before):
-		return fmt.Errorf("instance %s is not removed: it was created at %s, which is too recent", id,
-			m.Created.Format(time.RFC3339))
+	}
+	if err := cloud.Removable(c.access, m.instance(), name, before); err != nil {
+		return err
 	}
 	if err = c.power(ctx, m, false); err == nil {
 		_, err = ask(ctx, c, func(l *login) (none struct{}, err error) {

@@ -1,7 +1,6 @@
 package vsphere
 
 import (
-	"cmp"
 	"context"
 	"path"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
@@ -95,30 +95,33 @@ func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
 
 // ProjectServers returns all virtual machines of the datacenter, also those of others.
 func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
-	all, err := c.machines(ctx)
-	var found []reconfigure.ProjectServer
-	for _, m := range all {
-		found = append(found, reconfigure.ProjectServer{
-			ID: m.ID, Name: cmp.Or(m.Node, m.name), Cluster: m.settings[clusterKey], Ours: c.ours(m),
-		})
-	}
-	return found, err
+	all, err := c.instances(ctx)
+	return cloud.ProjectServers(c.access, all), err
 }
 
 // Namesakes returns the instances with the cluster's name and another id, by that id.
 func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	all, err := c.machines(ctx)
+	all, err := c.instances(ctx)
 	if err != nil {
 		return nil, err
 	}
-	others := map[string][]reconfigure.Server{}
-	for _, m := range all {
-		if m.settings[clusterKey] == c.access.Cluster && !c.ours(m) {
-			id := m.settings[clusterIDKey]
-			others[id] = append(others[id], m.Server)
-		}
+	return cloud.Namesakes(c.access, all), nil
+}
+
+func (c *Client) instances(ctx context.Context) ([]cloud.Instance, error) {
+	found, err := c.machines(ctx)
+	var all []cloud.Instance
+	for _, m := range found {
+		all = append(all, m.instance())
 	}
-	return others, nil
+	return all, err
+}
+
+// instance returns a virtual machine with its marks.
+func (m machine) instance() cloud.Instance {
+	return cloud.Instance{
+		Server: m.Server, Name: m.name, Cluster: m.settings[clusterKey], ClusterID: m.settings[clusterIDKey],
+	}
 }
 
 // Images returns the templates of the datacenter.

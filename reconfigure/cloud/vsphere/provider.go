@@ -89,16 +89,9 @@ func made(attributes map[string]any) reconfigure.Made {
 		Group: mark(groupKey), ImageID: mark(imageKey), FlavorID: mark(flavorKey), NetworkID: mark(networkKey),
 	}}
 	addresses, _ := attributes["guest_ip_addresses"].([]any)
-	for _, one := range append([]any{attributes["default_ip_address"]}, addresses...) {
-		if address, ok := one.(string); ok && ipv4.MatchString(address) {
-			read.Address = address
-			break
-		}
-	}
+	read.Address = cloud.FirstIPv4(append([]any{attributes["default_ip_address"]}, addresses...)...)
 	return read
 }
-
-var ipv4 = regexp.MustCompile(`^\d+\.\d+\.\d+\.\d+$`)
 
 // providerClass returns the class of an error of vCenter or of Terraform's provider.
 func providerClass(words string) reconfigure.Class {
