@@ -1,5 +1,6 @@
-// Package check finds what makes a site unsafe, slow or broken before jobs are affected. Each check is a pure function
-// of Facts, which the caller gathers. A fact that is not known is left out, and nothing is concluded from that.
+// Package check finds what makes a site unsafe, slow or broken before jobs are affected. Each check is a pure
+// function of Facts, which the caller gathers. An unknown fact is left out, and no check draws a conclusion from its
+// absence.
 package check
 
 import (
@@ -25,7 +26,7 @@ const (
 // order sorts severities, the worst first.
 var order = map[Severity]int{Error: 0, Warning: 1, Note: 2}
 
-// Finding is one thing that is not as it should be.
+// Finding is one problem of a site.
 type Finding struct {
 	Check    string   `json:"check"` // the kind of check: files, keys, slurm, …
 	Severity Severity `json:"severity"`
@@ -40,7 +41,7 @@ type Unreachable struct {
 	Reason string `json:"reason"`
 }
 
-// Facts is what was gathered of a site. The zero value of each field is that it is not known.
+// Facts has the facts about a site. The zero value of a field means that it is unknown.
 type Facts struct {
 	Cluster  reconfigure.Cluster
 	Provider reconfigure.Provider
@@ -49,10 +50,10 @@ type Facts struct {
 	Files          []File
 	FileSystems    []FileSystem
 	AuthorizedKeys *AuthorizedKeys
-	HostKeys       map[string]bool                 // addresses whose host key is known
+	HostKeys       map[string]bool                 // the addresses with a known host key
 	Instances      map[string]reconfigure.Instance // by node, as Terraform's state has them
 
-	Slurm    map[string]string // the settings that slurmctld runs with, as `scontrol show config` prints them
+	Slurm    map[string]string // slurmctld's settings, as `scontrol show config` prints them
 	Times    *Times            // measured, from the journal's events
 	Versions map[Program]string
 	Exports  string  // the options of the NFS exports (exports(5))
@@ -60,9 +61,9 @@ type Facts struct {
 
 	Measured map[string]reconfigure.Measured // the hardware of a node of each group, by the group's name
 
-	SiteFiles string // what is wrong with ansible/files/site; empty: nothing
+	SiteFiles string // the problems of ansible/files/site; empty: none
 
-	Login   string                   // why the login to the cloud fails; empty: it works, or that is not known
+	Login   string                   // why the login to the cloud fails; empty: it works, or is unknown
 	Clocks  map[string]time.Duration // how far each host's clock is ahead of the control host's, by host
 	Sources map[reconfigure.Source]reconfigure.Resolved
 	Room    *reconfigure.Room
@@ -71,11 +72,11 @@ type Facts struct {
 	Unreachable []Unreachable
 }
 
-// Report is what was found.
+// Report has the findings of all checks.
 type Report struct {
 	Cluster     string        `json:"cluster"`
 	Findings    []Finding     `json:"findings"`    // the worst first
-	Unreachable []Unreachable `json:"unreachable"` // what was not checked
+	Unreachable []Unreachable `json:"unreachable"` // the sources whose facts were not checked
 }
 
 // checks returns all checks.
@@ -125,7 +126,7 @@ func (e *FoundError) Error() string {
 		count[Error], count[Warning], len(e.Report.Unreachable))
 }
 
-// Err returns a *FoundError; nil if there are notes only.
+// Err returns a *FoundError; nil if there are only notes.
 func (r Report) Err() error {
 	if worst := r.Worst(); worst == Error || worst == Warning {
 		return &FoundError{r}

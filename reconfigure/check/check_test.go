@@ -191,8 +191,8 @@ func TestEachFinding(t *testing.T) {
 		},
 
 		"a full disk":   {func(f *Facts) { f.FileSystems[0].Free = 1 << 20 }, Error, "1 MiB", "keep_days"},
-		"a narrow disk": {func(f *Facts) { f.FileSystems[0].Free = 1 << 30 }, Warning, "1024 MiB", "make room"},
-		"no inodes":     {func(f *Facts) { f.FileSystems[0].Files = 9 }, Warning, "9 inodes", "make room"},
+		"a narrow disk": {func(f *Facts) { f.FileSystems[0].Free = 1 << 30 }, Warning, "1024 MiB", "free space"},
+		"no inodes":     {func(f *Facts) { f.FileSystems[0].Files = 9 }, Warning, "9 inodes", "free space"},
 		"a journal on NFS": {
 			func(f *Facts) { f.FileSystems[0].Network = true },
 			Error, "network file system", "reconfigure.state_directory",
@@ -219,7 +219,7 @@ func TestEachFinding(t *testing.T) {
 		},
 		"no key of Slurm's": {
 			func(f *Facts) { f.AuthorizedKeys.Lines = f.AuthorizedKeys.Lines[1:] },
-			Error, "no key of slurmctld's", "reconfigure deploy",
+			Error, "no key for slurmctld", "reconfigure deploy",
 		},
 		"an unknown host key": {
 			func(f *Facts) { delete(f.HostKeys, "10.0.0.3") }, Warning, "host keys of node01", "reconfigure deploy",
@@ -229,14 +229,14 @@ func TestEachFinding(t *testing.T) {
 			Warning, "first key", "host_keys: console",
 		},
 
-		"ReturnToService": {set("ReturnToService", "1"), Error, "ReturnToService=1", "give it 2"},
+		"ReturnToService": {set("ReturnToService", "1"), Error, "ReturnToService=1", "set it to 2"},
 		"PrivateData":     {set("PrivateData", "none"), Error, "PrivateData=none", "cloud"},
 		"SlurmctldParameters": {
 			set("SlurmctldParameters", "cloud_reg_addrs"),
 			Error, "SlurmctldParameters", "idle_on_node_suspend",
 		},
 		"TreeWidth":             {set("TreeWidth", "3"), Warning, "TreeWidth=3", "at least 4"},
-		"ResumeRate":            {set("ResumeRate", "300 nodes/min"), Warning, "ResumeRate=300", "give it 0"},
+		"ResumeRate":            {set("ResumeRate", "300 nodes/min"), Warning, "ResumeRate=300", "set it to 0"},
 		"SuspendTime":           {set("SuspendTime", "INFINITE"), Warning, "SuspendTime=INFINITE", "SuspendTime"},
 		"ResumeProgram":         {set("ResumeProgram", "(null)"), Error, "ResumeProgram", "slurm.extra"},
 		"SuspendProgram":        {set("SuspendProgram", "(null)"), Error, "SuspendProgram", "slurm.extra"},
@@ -248,7 +248,7 @@ func TestEachFinding(t *testing.T) {
 			"node_groups, standard: slurm: {CPUs: 4, Sockets: 4, CoresPerSocket: 1, ThreadsPerCore: 1}",
 		},
 		"less memory than declared": {
-			declare("realmemory", "900"), Error, "prints RealMemory=1, and declared is RealMemory=900", "{RealMemory: 1}",
+			declare("realmemory", "900"), Error, "prints RealMemory=1, but declared is RealMemory=900", "{RealMemory: 1}",
 		},
 		"more hardware than declared": {declare("cpus", "2"), Warning, "declared is CPUs=2", "slurm: {CPUs: 4, "},
 		"other sockets than declared": {declare("corespersocket", "2"), Note, "declared is CPUs=4 Sockets=2", "Sockets: 4, "},
@@ -317,11 +317,11 @@ func TestEachFinding(t *testing.T) {
 		},
 		"no quota for all": {
 			func(f *Facts) { f.Room.Limit.Instances = 4 },
-			Warning, "4 instances, and all declared nodes need 5", "max_nodes",
+			Warning, "4 instances, but all declared nodes need 5", "max_nodes",
 		},
 		"no quota for the few": {
 			func(f *Facts) { f.Room.Limit.RAM = 30 },
-			Error, "30 MiB of memory, and the persistent nodes need 40", "min_nodes",
+			Error, "30 MiB of memory, but the persistent nodes need 40", "min_nodes",
 		},
 		"a group in no partition": {
 			func(f *Facts) { f.Cluster.Partitions = nil },

@@ -19,7 +19,7 @@ func exports(facts Facts) []Finding {
 	return []Finding{{
 		Check: "nfs", Severity: Error,
 		What:   fmt.Sprintf("%s is exported with no_root_squash", strings.Join(facts.Cluster.NFSShares, ", ")),
-		Why:    "root on one compute node can write everybody's files, and so become any user, also on the control node",
+		Why:    "root on one compute node can write all users' files, and so become any user, also on the control node",
 		Change: "no no_root_squash in nfs_export_options (group_vars/cluster.yml); then reconfigure deploy",
 	}}
 }
@@ -38,7 +38,7 @@ func clocks(facts Facts) (found []Finding) {
 		finding := Finding{
 			Check: "clocks", Severity: Warning,
 			What:   fmt.Sprintf("the clock of %s is %s ahead of this host's", where, round(ahead)),
-			Why:    "Slurm takes a node only when its boot is newer than the request, by the clocks of both",
+			Why:    "Slurm accepts a node only if its boot is newer than the request, by the clocks of both",
 			Change: "NTP on this host, on the control node and in the images",
 		}
 		if ahead < 0 {
@@ -60,7 +60,7 @@ func login(facts Facts) []Finding {
 	return []Finding{{
 		Check: "cloud", Severity: Error,
 		What:   facts.Login,
-		Why:    "nothing can be made or removed, and instances that are idle are paid for",
+		Why:    "nothing can be made or removed, and idle instances cost money",
 		Change: fmt.Sprintf("the cloud %q: %s", facts.Cluster.Cloud, facts.Provider.Advice),
 	}}
 }
@@ -124,7 +124,7 @@ func quota(facts Facts) (found []Finding) {
 		case part.least > part.limit:
 			finding.Severity = Error
 			finding.What = fmt.Sprintf(
-				"the project may have %d %s, and the persistent nodes need %d",
+				"the project may have %d %s, but the persistent nodes need %d",
 				part.limit,
 				part.what,
 				part.least,
@@ -133,12 +133,12 @@ func quota(facts Facts) (found []Finding) {
 		case part.most > part.limit:
 			finding.Severity = Warning
 			finding.What = fmt.Sprintf(
-				"the project may have %d %s, and all declared nodes need %d",
+				"the project may have %d %s, but all declared nodes need %d",
 				part.limit,
 				part.what,
 				part.most,
 			)
-			finding.Why = "Slurm gives jobs nodes that cannot be made; the jobs are requeued until others have ended"
+			finding.Why = "Slurm allocates nodes that cannot be made; their jobs are requeued until others have ended"
 		default:
 			continue
 		}
@@ -169,20 +169,20 @@ func partitions(facts Facts) (found []Finding) {
 func firewall(facts Facts) []Finding {
 	declared := facts.Cluster.AllowedCIDRs
 	switch {
-	case facts.Provider.Name == "": // not known
+	case facts.Provider.Name == "": // unknown
 		return nil
 	case !facts.Provider.Module.Firewall && len(declared) > 0:
 		return []Finding{{
 			Check: "firewall", Severity: Warning,
 			What:   fmt.Sprintf("allowed_cidrs has no effect with provider %s", facts.Provider.Name),
-			Why:    "the nodes can be reached from wherever their network can be",
+			Why:    "the nodes can be reached from everywhere that can reach their network",
 			Change: "remove allowed_cidrs from group_vars/all.yml, and restrict access in the network",
 		}}
 	case facts.Provider.Module.Firewall && (len(declared) == 0 || slices.ContainsFunc(declared, isAnywhere)):
 		return []Finding{{
 			Check: "firewall", Severity: Note,
 			What: "the security group allows SSH and ping from any address",
-			Why:  "where the network of the nodes is public, anybody can try to log in to each of them",
+			Why:  "if the network of the nodes is public, anybody can try to log in to them",
 			Change: "allowed_cidrs: [192.0.2.0/24] in group_vars/all.yml, with the networks of this host and of the users; " +
 				"then reconfigure deploy",
 		}}
@@ -217,9 +217,9 @@ func names(facts Facts) (found []Finding) {
 	if len(namesakes) > 0 {
 		found = append(found, Finding{
 			Check: "names", Severity: Warning,
-			What: fmt.Sprintf("another cluster of the name %s is in the project, with the instances %s",
+			What: fmt.Sprintf("another cluster with the name %s is in the project, with the instances %s",
 				facts.Cluster.Name, nameList(namesakes)),
-			Why:    "people take one for the other, and so does an earlier release of this program, which removes them",
+			Why:    "people confuse the two, and earlier releases of this program remove the other's instances",
 			Change: "another cluster_name in the newer one's group_vars/all.yml, before its first deploy",
 		})
 	}
@@ -227,7 +227,7 @@ func names(facts Facts) (found []Finding) {
 		found = append(found, Finding{
 			Check: "names", Severity: Warning,
 			What:   "other instances of the project have names of nodes of this cluster: " + nameList(others),
-			Why:    "with a DNS of the network, a name means two addresses; people and tools take one for the other",
+			Why:    "in the network's DNS, such a name has two addresses; people and tools confuse the two",
 			Change: "another prefix in node_groups, while the group has no instances",
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Role is what a file is for.
+// Role is the purpose of a file.
 type Role string
 
 // The roles.
@@ -47,32 +47,32 @@ type rule struct {
 }
 
 func rules() map[Role]rule {
-	const control = "whoever writes it controls the cluster and the account of its owner"
+	const control = "anyone who can write it controls the cluster and the account of its owner"
 	return map[Role]rule{
 		Checkout:    {forbidden: writers, why: control, required: true},
 		Executable:  {forbidden: writers, why: control, required: true, system: true},
 		Declaration: {forbidden: writers, why: control, required: true},
 		Credentials: {
 			forbidden: others,
-			why:       "whoever reads it can do all that the project may",
+			why:       "anyone who can read it can do everything in the project",
 			required:  true,
 			system:    true,
 		},
 		PrivateKey: {
 			forbidden: others,
-			why:       "whoever reads it is root on all nodes, and ssh refuses it",
+			why:       "anyone who can read it is root on all nodes, and ssh refuses to use it",
 			required:  true,
 		},
 		StateDirectory: {forbidden: others, why: "it has the journal, logs and a copy of the munge key"},
-		JournalFile:    {forbidden: writers, why: "it decides what is done to the cluster"},
+		JournalFile:    {forbidden: writers, why: "it decides about all changes to the cluster"},
 		GivenFile:      {forbidden: others, why: "with the munge key, a program can act as any user in Slurm"},
 		KeyFile: {
 			forbidden: writers,
-			why:       "whoever writes it can log in here, and sshd ignores such a file (StrictModes)",
+			why:       "anyone who can write it can log in here, and sshd ignores such a file (StrictModes)",
 		},
 		Home: {
 			forbidden: writers,
-			why:       "whoever writes it can log in here, and sshd accepts no key of its user (StrictModes)",
+			why:       "anyone who can write it can log in here, and sshd accepts no key of its user (StrictModes)",
 		},
 	}
 }
@@ -87,16 +87,16 @@ func files(facts Facts) (found []Finding) {
 		switch {
 		case f.Missing && r.required:
 			add(
-				fmt.Sprintf("%s, %s, is not there", f.Path, f.Role),
+				fmt.Sprintf("%s, %s, does not exist", f.Path, f.Role),
 				"nothing works without it",
 				"make it; see docs/start/install.md",
 			)
 		case f.Missing:
 		case f.UID != facts.UID && (f.UID != 0 || !r.system):
 			add(
-				fmt.Sprintf("%s, %s, belongs to uid %d, and not to uid %d, the owner of the cluster directory",
+				fmt.Sprintf("%s, %s, belongs to uid %d, not to uid %d, the owner of the cluster directory",
 					f.Path, f.Role, f.UID, facts.UID),
-				"Slurm's calls come as the owner, and its owner can replace it",
+				"Slurm's calls run as the owner of the cluster directory, and the other owner can replace the file",
 				fmt.Sprintf("chown %d %s", facts.UID, f.Path),
 			)
 		}
@@ -104,8 +104,8 @@ func files(facts Facts) (found []Finding) {
 			found = append(found, Finding{
 				Check: "files", Severity: Warning,
 				What:   fmt.Sprintf("%s, %s, belongs to root", f.Path, f.Role),
-				Why:    "Terraform, Ansible and their plugins run as root then, and need none of root's rights",
-				Change: "make its owner a user who is control_host.user too: step 1 of docs/start/install.md",
+				Why:    "Terraform, Ansible and their plugins then run as root, but do not need root's rights",
+				Change: "give it to the user in control_host.user: step 1 of docs/start/install.md",
 			})
 		}
 		if bad := f.Mode.Perm() & r.forbidden; !f.Missing && bad != 0 {
@@ -157,8 +157,8 @@ func disks(facts Facts) (found []Finding) {
 		finding := Finding{
 			Check: "disk", Severity: Warning,
 			What:   fmt.Sprintf("%d MiB and %d inodes are free at %s", f.Free/mib, f.Files, f.Path),
-			Why:    "on a full disk no request can be written down, and Terraform loses its state",
-			Change: "make room, or declare another reconfigure.state_directory; reconfigure.keep_days bounds journal and logs",
+			Why:    "on a full disk no request can be stored, and Terraform loses its state",
+			Change: "free space, or declare another reconfigure.state_directory; reconfigure.keep_days limits what is kept",
 		}
 		switch {
 		case f.Free < least:
@@ -179,7 +179,7 @@ func disks(facts Facts) (found []Finding) {
 	return found
 }
 
-// siteFiles reports names in ansible/files/site that mean nothing, or of which a node could get either.
+// siteFiles reports invalid and ambiguous names in ansible/files/site.
 func siteFiles(f Facts) []Finding {
 	if f.SiteFiles == "" {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
-// hardware compares the declared hardware of each group with what slurmd found on a node. A node that was made of
-// another flavor than the declared one is not compared. With config_overrides Slurm itself does not compare
-// (slurm.conf(5), SlurmdParameters).
+// hardware compares the declared hardware of each group with what slurmd detected on a node. It skips a node that was
+// made with another flavor than the declared one. With config_overrides Slurm itself does not compare (slurm.conf(5),
+// SlurmdParameters).
 func hardware(facts Facts) (found []Finding) {
 	if facts.Slurm == nil || hasWord(facts.Slurm["SlurmdParameters"], "config_overrides") {
 		return nil
@@ -28,25 +28,25 @@ func hardware(facts Facts) (found []Finding) {
 			found = append(found, Finding{
 				Check: "hardware", Severity: Warning,
 				What:   fmt.Sprintf("slurmd -C does not print the hardware of %s: %v", measured.Node, err),
-				Why:    "it is not known whether slurm.conf declares what the nodes have",
-				Change: "look at slurmd -C on " + measured.Node,
+				Why:    "it is unknown whether slurm.conf declares the real hardware of the nodes",
+				Change: "run slurmd -C on " + measured.Node,
 			})
 		case m.Change != "":
 			f := Finding{
 				Check: "hardware", Severity: Warning,
-				What: fmt.Sprintf("group %s: slurmd -C on %s prints %s, and declared is %s", g.Name, measured.Node,
+				What: fmt.Sprintf("group %s: slurmd -C on %s prints %s, but declared is %s", g.Name, measured.Node,
 					m.Printed, m.Declared),
-				Why: "jobs do not get all that the nodes have, or are bound to other CPUs than they were given",
+				Why: "jobs cannot use all hardware of the nodes, or are bound to other CPUs than the allocated ones",
 				Change: fmt.Sprintf("in group_vars/all.yml, node_groups, %s: slurm: {%s}; then reconfigure deploy",
 					g.Name, m.Change),
 			}
 			switch {
 			case m.Layout:
 				f.Severity = Note
-				f.Why = "a job's tasks are bound to other sockets and cores than Slurm's options say"
+				f.Why = "a job's tasks are bound to other sockets and cores than requested"
 			case m.Less:
 				f.Severity = Error
-				f.Why = "Slurm uses no node that has less than slurm.conf declares: it drains it, or it stays INVAL"
+				f.Why = "Slurm does not use a node with less than slurm.conf declares: it is drained, or stays INVAL"
 			}
 			found = append(found, f)
 		}
@@ -77,7 +77,7 @@ func gpus(facts Facts) (found []Finding) {
 	return found
 }
 
-// flavorOf returns what slurm.conf has of a flavor; nil if the flavor is not known.
+// flavorOf returns the hardware of a flavor for slurm.conf; nil if the flavor is unknown.
 func flavorOf(facts Facts, id string) *reconfigure.Hardware {
 	if facts.Room == nil {
 		return nil

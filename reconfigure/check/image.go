@@ -12,15 +12,15 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// NodeFacts is what was found on a node.
+// NodeFacts has the facts about a node.
 type NodeFacts struct {
 	Image, Node string
-	// Versions is what each program of a node prints about its version; empty if it is not installed. A program that is
-	// missing here was not looked for.
+	// Versions is what each program of a node prints about its version; empty if it is not installed. A program that
+	// is missing in the map was not checked.
 	Versions map[string]string
 	NFS      bool   // the cluster has shared folders
-	Control  string // version of slurmctld; empty if it is not known
-	Err      error  // why the node could not be asked
+	Control  string // version of slurmctld; empty if unknown
+	Err      error  // why the node could not be queried
 }
 
 // The programs that NodeScript looks for.
@@ -65,7 +65,7 @@ func ParseVersions(output string) map[string]string {
 	return versions
 }
 
-// ImageReport is what was found on a node of an image.
+// ImageReport has the findings for an image, from a node that was made of it.
 type ImageReport struct {
 	Image    string            `json:"image"`
 	Node     string            `json:"node"`
@@ -89,7 +89,7 @@ func Image(facts NodeFacts) ImageReport {
 	return r
 }
 
-// lacks reports whether a program was looked for and is not installed.
+// lacks reports whether a program was checked and is not installed.
 func (f NodeFacts) lacks(part string) bool {
 	said, asked := f.Versions[part]
 	return asked && said == ""
@@ -116,11 +116,11 @@ func parts(facts NodeFacts) (found []Finding) {
 		installs := need.part == partMunge || need.part == partSlurmd || need.part == partNFS
 		if installs && severity == Error {
 			severity = Warning
-			need.why += "; the playbooks install it on each new node, which takes most of its time, and needs a network"
+			need.why += "; the playbooks install it on each new node, which takes most of its time and needs a network"
 		}
 		found = append(found, Finding{
 			Check: "image", Severity: severity, What: fmt.Sprintf("%s is not installed", need.part), Why: need.why,
-			Change: "install it on a node, and make another image: reconfigure image create " + facts.Node,
+			Change: "install it on a node, and make a new image: reconfigure image create " + facts.Node,
 		})
 	}
 	return found
@@ -129,8 +129,8 @@ func parts(facts NodeFacts) (found []Finding) {
 // versionIn finds a version in what a program prints.
 var versionIn = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// slurmd checks its version against slurmctld's. A slurmd may be older than slurmctld, by two releases (from 24.11 on
-// three), and never newer (Slurm's Upgrade Guide, "Release Compatibility").
+// slurmd checks slurmd's version against slurmctld's. A slurmd may be older than slurmctld, by two releases (from
+// 24.11 on three), and never newer (Slurm's Upgrade Guide, "Release Compatibility").
 func slurmd(facts NodeFacts) []Finding {
 	is, err := version.NewVersion(versionIn.FindString(facts.Versions[partSlurmd]))
 	control, unknown := version.NewVersion(versionIn.FindString(facts.Control))
@@ -140,16 +140,16 @@ func slurmd(facts NodeFacts) []Finding {
 	finding := Finding{
 		Check: "image", Severity: Warning,
 		What:   fmt.Sprintf("slurmd is %s, and slurmctld %s", is.Original(), control.Original()),
-		Why:    "the releases differ, which Slurm allows for the time of an upgrade",
-		Change: "bring slurmd of the image to slurmctld's release",
+		Why:    "the releases differ, which Slurm supports only during an upgrade",
+		Change: "install slurmctld's release of slurmd in the image",
 	}
 	switch behind := release(control) - release(is); {
 	case is.GreaterThan(control) && release(is) > release(control):
 		finding.Severity, finding.Why = Error, "a slurmd that is newer than slurmctld cannot register"
 	case behind > 3, behind > 2 && control.LessThan(version.Must(version.NewVersion("24.11"))):
-		finding.Severity, finding.Why = Error, "slurmctld does not accept a slurmd that is so much older"
+		finding.Severity, finding.Why = Error, "slurmctld does not accept such an old slurmd"
 	case behind == 0:
-		finding.Severity, finding.Why = Note, "they are of one release, so it works"
+		finding.Severity, finding.Why = Note, "both are of the same release, so it works"
 	}
 	return []Finding{finding}
 }
@@ -186,7 +186,7 @@ func python(facts NodeFacts) []Finding {
 
 // Write writes the report for people: the versions, then what was found.
 func (r ImageReport) Write(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "image %s, as node %s has it\n", r.Image, r.Node); err != nil {
+	if _, err := fmt.Fprintf(w, "image %s, as found on node %s\n", r.Image, r.Node); err != nil {
 		return err
 	}
 	for _, part := range []string{partMunge, partSlurmd, partPython, partSSHD, partSudo, partCloud, partNFS} {
@@ -199,7 +199,7 @@ func (r ImageReport) Write(w io.Writer) error {
 	return r.Report.Write(w)
 }
 
-// ImageReports is the reports on several images.
+// ImageReports has the reports on several images.
 type ImageReports []ImageReport
 
 // Write writes the reports for people.
@@ -212,7 +212,7 @@ func (all ImageReports) Write(w io.Writer) error {
 	return nil
 }
 
-// Err returns a *FoundError of all reports; nil if there are notes only.
+// Err returns a *FoundError of all reports; nil if there are only notes.
 func (all ImageReports) Err() error {
 	var together Report
 	for _, r := range all {

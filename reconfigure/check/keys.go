@@ -18,8 +18,8 @@ type AuthorizedKeys struct {
 	Lines []string
 }
 
-// key is a line of this cluster: the control node's, or a node's for its own reboot. The comments are those that the
-// role slurm_scripts writes.
+// key is a line of this cluster: the control node's, or that of a node for its own reboot. The comments are those
+// that the role slurm_scripts writes.
 type key struct {
 	node    string // empty: Slurm's key on the control node
 	options []string
@@ -28,11 +28,12 @@ type key struct {
 // ofDirectory finds the cluster directory in a line's command, as it is quoted there.
 var ofDirectory = regexp.MustCompile(` --dir (.*) gate --role `)
 
-// plainWord is what a POSIX shell takes as it stands.
+// plainWord matches words that a POSIX shell does not change.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Foreign reports whether a line of authorized_keys is of another cluster directory: two clusters of one name may share
-// the file. Lines of the role slurm_scripts have the directory in their command; other lines are not foreign.
+// Foreign reports whether a line of authorized_keys belongs to another cluster directory: two clusters with the same
+// name may share the file. Lines of the role slurm_scripts have the directory in their command; other lines are not
+// foreign.
 func Foreign(line, directory string) bool {
 	found := ofDirectory.FindStringSubmatch(line)
 	if !plainWord.MatchString(directory) {
@@ -74,7 +75,7 @@ func (k key) gated() bool {
 	})
 }
 
-// authorizedKeys checks that each key of the cluster may only call the gate, from given addresses.
+// authorizedKeys checks that each key of the cluster may only call the gate, and only from given addresses.
 func authorizedKeys(facts Facts) (found []Finding) {
 	if facts.AuthorizedKeys == nil {
 		return nil
@@ -112,7 +113,7 @@ func authorizedKeys(facts Facts) (found []Finding) {
 	}{
 		{
 			shells, Error, "has no command=",
-			"whoever is root there gets a shell on the control host, with the cloud's credentials",
+			"root of that node gets a shell on the control host, with the cloud's credentials",
 			"reconfigure deploy",
 		},
 		{
@@ -120,14 +121,14 @@ func authorizedKeys(facts Facts) (found []Finding) {
 			"only the gate checks what the key asks for, and how often", "reconfigure deploy",
 		},
 		{
-			anywhere, Warning, "has no from=", "whoever has stolen it can use it from anywhere", "reconfigure deploy",
+			anywhere, Warning, "has no from=", "a stolen key can be used from anywhere", "reconfigure deploy",
 		},
 		{
-			open, Error, "has no restrict", "the key may forward ports and start what sshd allows, past the command",
+			open, Error, "has no restrict", "the key may forward ports and bypass the command",
 			"reconfigure deploy",
 		},
 		{
-			gone, Warning, "is of a node that no group declares", "a key that is not needed any more can only be stolen",
+			gone, Warning, "belongs to a node that no group declares", "a key that is no longer needed is only a risk",
 			"remove its line from " + path,
 		},
 	} {
@@ -149,15 +150,15 @@ func authorizedKeys(facts Facts) (found []Finding) {
 	if deployed && !slices.ContainsFunc(keys, func(k key) bool { return k.node == "" }) {
 		found = append(found, Finding{
 			Check: "keys", Severity: Error,
-			What:   fmt.Sprintf("%s has no key of slurmctld's", path),
-			Why:    "Slurm cannot ask for nodes, and none comes",
+			What:   fmt.Sprintf("%s has no key for slurmctld", path),
+			Why:    "Slurm cannot ask for nodes, so none is made",
 			Change: "reconfigure deploy",
 		})
 	}
 	return found
 }
 
-// hostKeys checks that the host keys of all instances are known, and how the tool learns them.
+// hostKeys checks that the host keys of all instances are known, and that the tool learns them safely.
 func hostKeys(facts Facts) (found []Finding) {
 	var unknown []string
 	for node, instance := range facts.Instances {
@@ -168,7 +169,7 @@ func hostKeys(facts Facts) (found []Finding) {
 	if len(unknown) > 0 {
 		found = append(found, Finding{
 			Check: "host keys", Severity: Warning,
-			What:   fmt.Sprintf("the host keys of %s are not known", nodeset.Of(unknown...)),
+			What:   fmt.Sprintf("the host keys of %s are unknown", nodeset.Of(unknown...)),
 			Why:    "Ansible and Slurm's commands cannot log in there, since every connection is checked",
 			Change: "reconfigure deploy, which reads them from the console logs",
 		})
@@ -177,8 +178,8 @@ func hostKeys(facts Facts) (found []Finding) {
 		found = append(found, Finding{
 			Check: "host keys", Severity: Warning,
 			What:   "the first key that answers at a new instance's address is taken",
-			Why:    "whoever can answer there first gets the munge key",
-			Change: "reconfigure: {host_keys: console}, if the cloud gives out console logs",
+			Why:    "any machine that answers there first gets the munge key",
+			Change: "reconfigure: {host_keys: console}, if the cloud provides console logs",
 		})
 	}
 	return found

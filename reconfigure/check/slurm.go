@@ -21,7 +21,7 @@ type setting struct {
 	why      string
 }
 
-// slurmSettings checks the settings that slurmctld runs with.
+// slurmSettings checks slurmctld's running settings.
 func slurmSettings(facts Facts) (found []Finding) {
 	if facts.Slurm == nil {
 		return nil
@@ -33,7 +33,7 @@ func slurmSettings(facts Facts) (found []Finding) {
 	settings := []setting{
 		{
 			"ReturnToService", func(v string) bool { return v != "2" }, Error, "2",
-			"a node that was thought lost, or registers late, stays DOWN for ever",
+			"a node that was thought lost, or registers late, stays DOWN forever",
 		},
 		{
 			"SlurmctldParameters", lacks("idle_on_node_suspend"), Error, "idle_on_node_suspend",
@@ -46,23 +46,23 @@ func slurmSettings(facts Facts) (found []Finding) {
 		},
 		{
 			"ResumeRate", func(v string) bool { n, ok := number(v); return ok && n > 0 }, Warning, "0",
-			"Slurm splits what a large job needs into calls a minute apart; requests are gathered by the tool already",
+			"Slurm splits the nodes of a large job into calls a minute apart; the tool already batches requests",
 		},
 		{
 			"SuspendTime", func(v string) bool { n, ok := number(v); return !ok || n < 0 }, Warning, "a time",
-			"cloud nodes are never removed, and the cloud is paid for them",
+			"cloud nodes are never removed, and cost money",
 		},
 	}
 	if hidesPoweredDown(facts.Versions[Slurm]) {
 		settings = append(settings, setting{
 			"PrivateData", lacks("cloud"), Error, "cloud",
-			"nodes that are powered down are not found, so that they are neither planned nor handed back",
+			"powered-down nodes are not found, so they are neither planned nor handed back",
 		})
 	}
 	for _, program := range []struct{ name, why string }{
 		{"ResumeProgram", "Slurm cannot ask for nodes"},
 		{"SuspendProgram", "no instance is removed when its node is idle"},
-		{"ResumeFailProgram", "the instance of a node that did not come in time stays, and is paid for"},
+		{"ResumeFailProgram", "the instance of a node that did not register in time stays, and costs money"},
 	} {
 		settings = append(settings, setting{
 			program.name, func(v string) bool { return v == "" || v == "(null)" }, Error,
@@ -76,7 +76,7 @@ func slurmSettings(facts Facts) (found []Finding) {
 				What: fmt.Sprintf("slurmctld runs with %s=%s", s.name, value),
 				Why:  s.why,
 				Change: fmt.Sprintf(
-					"take %s out of slurm.extra in group_vars/all.yml, or give it %s; then reconfigure deploy",
+					"remove %s from slurm.extra in group_vars/all.yml, or set it to %s; then reconfigure deploy",
 					s.name,
 					s.want,
 				),
@@ -95,9 +95,9 @@ func slurmSettings(facts Facts) (found []Finding) {
 		if seconds := int(timeout.declared.Seconds()); ok && runs != seconds {
 			found = append(found, Finding{
 				Check: "slurm", Severity: Warning,
-				What: fmt.Sprintf("slurmctld runs with %s=%d, and group_vars/all.yml has slurm.%s: %d",
+				What: fmt.Sprintf("slurmctld runs with %s=%d, but group_vars/all.yml has slurm.%s: %d",
 					timeout.name, runs, timeout.key, seconds),
-				Why:    "the tool's deadlines follow group_vars/all.yml: it gives nodes up too early, or Slurm does before it",
+				Why:    "the tool's deadlines follow group_vars/all.yml: it gives up nodes too early, or after Slurm does",
 				Change: "reconfigure deploy, and no " + timeout.name + " in slurm.extra",
 			})
 		}
@@ -105,8 +105,8 @@ func slurmSettings(facts Facts) (found []Finding) {
 	return found
 }
 
-// hidesPoweredDown reports whether a release of Slurm hides nodes that are powered down where PrivateData lacks cloud.
-// Releases from 23.02 on always show them, and leave the word out of what they print (24.11, run).
+// hidesPoweredDown reports whether a release of Slurm hides powered-down nodes if PrivateData lacks cloud. Releases
+// from 23.02 on always show them, and do not print the word (24.11, run).
 func hidesPoweredDown(slurm string) bool {
 	is, err := version.NewVersion(slurm)
 	return err != nil || is.LessThan(version.Must(version.NewVersion("23.02")))
@@ -134,18 +134,18 @@ func number(value string) (int, bool) {
 // Times has the durations of phases, for nodes that became ready, and of removals.
 type Times struct {
 	Phases  map[reconfigure.Phase][]time.Duration
-	Ready   []time.Duration // from the first phase to the last of the attempt that made a node ready
-	Removed []time.Duration // from the beginning of a removal to its end
+	Ready   []time.Duration // of the attempt that made a node ready, from its first phase to its last
+	Removed []time.Duration // the durations of removals
 }
 
 const (
-	// fewest is the smallest number of measurements for a conclusion.
+	// fewest is the minimum number of measurements for a conclusion.
 	fewest = 5
 	// slack is the ratio of a deadline to the measured time, in halves.
 	slack = 3
 )
 
-// deadlines checks the timeouts against one another, and against what was measured.
+// deadlines checks the timeouts against each other and against the measured times.
 func deadlines(facts Facts) (found []Finding) {
 	timing, boot := facts.Cluster.Slurm, facts.Cluster.Settings.BootTimeout
 	usable := plan.Usable(timing.ResumeTimeout)
@@ -157,7 +157,7 @@ func deadlines(facts Facts) (found []Finding) {
 	}
 	if boot >= usable && usable > 0 {
 		what := fmt.Sprintf("reconfigure.boot_timeout is %s, and slurm.resume_timeout %s", boot, timing.ResumeTimeout)
-		add(Warning, what, "a node that does not boot uses up all the time that Slurm gives, and is never retried",
+		add(Warning, what, "a node that does not boot uses up Slurm's whole time, and is never retried",
 			resumeTimeout(2*boot)+", or a shorter boot_timeout")
 	}
 	if facts.Times == nil {
@@ -169,11 +169,11 @@ func deadlines(facts Facts) (found []Finding) {
 	switch {
 	case !measured:
 	case usable < ready:
-		why := fmt.Sprintf("a node is given up %s before resume_timeout, so that some never come; their jobs are requeued",
+		why := fmt.Sprintf("a node is given up %s before resume_timeout, so some never become ready; their jobs are requeued",
 			timing.ResumeTimeout-usable)
 		add(Error, late, why, resumeTimeout(ready*slack/2))
 	case usable < ready*slack/2:
-		add(Warning, late, "a busy cloud makes nodes late, which are given up then; a generous value costs little",
+		add(Warning, late, "nodes that a busy cloud delays are then given up; a generous value costs little",
 			resumeTimeout(ready*slack/2))
 	case facts.Cluster.Settings.Retries > 0 && usable < 2*ready:
 		what := fmt.Sprintf("slurm.resume_timeout is %s, and a node takes %s", timing.ResumeTimeout, round(ready))
@@ -183,7 +183,7 @@ func deadlines(facts Facts) (found []Finding) {
 	if answers, ok := p95(facts.Times.Phases[reconfigure.PhaseBoot]); ok && boot < answers*slack/2 {
 		what := fmt.Sprintf("reconfigure.boot_timeout is %s, and 95 %% of the instances answer by SSH after %s",
 			boot, round(answers))
-		add(Warning, what, "instances that boot a little slower count as failed, and open the breaker of their group",
+		add(Warning, what, "instances that boot a little more slowly count as failed, and open the breaker of their group",
 			fmt.Sprintf("reconfigure: {boot_timeout: %d}", ceiling(answers*2)))
 	}
 	if removed, ok := p95(facts.Times.Removed); ok && timing.SuspendTimeout < removed {
@@ -194,8 +194,8 @@ func deadlines(facts Facts) (found []Finding) {
 			fmt.Sprintf("slurm: {suspend_timeout: %d}", ceiling(removed*slack/2)))
 	}
 	if measured && timing.SuspendTime > 0 && timing.SuspendTime < ready {
-		what := fmt.Sprintf("slurm.suspend_time is %s, and a node takes %s to come", timing.SuspendTime, round(ready))
-		add(Note, what, "nodes go sooner than they come: where jobs come often, they mostly wait for boots",
+		what := fmt.Sprintf("slurm.suspend_time is %s, and a node takes %s to become ready", timing.SuspendTime, round(ready))
+		add(Note, what, "nodes are removed faster than they are made: frequent jobs mostly wait for boots",
 			fmt.Sprintf("slurm: {suspend_time: %d}", ceiling(2*ready)))
 	}
 	return found

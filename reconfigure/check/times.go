@@ -18,7 +18,7 @@ func Measure(byRequest map[reconfigure.RequestID][]reconfigure.Event) Times {
 	return times
 }
 
-// LastReady returns how long each node took to become ready when it was made last, by the same events.
+// LastReady returns, from the same events, how long each node took to become ready at its last creation.
 func LastReady(byRequest map[reconfigure.RequestID][]reconfigure.Event) map[string]time.Duration {
 	ready, at := map[string]time.Duration{}, map[string]time.Time{}
 	for w, steps := range waysOf(byRequest) {
@@ -31,13 +31,13 @@ func LastReady(byRequest map[reconfigure.RequestID][]reconfigure.Event) map[stri
 	return ready
 }
 
-// way is a node in one plan.
+// way identifies a node in one plan.
 type way struct {
 	plan int64
 	node string
 }
 
-// waysOf returns the events of phases by plan and node, in their order.
+// waysOf returns the events of phases by plan and node, in order.
 func waysOf(byRequest map[reconfigure.RequestID][]reconfigure.Event) map[way][]reconfigure.Event {
 	ways, seen := map[way][]reconfigure.Event{}, map[int64]bool{}
 	for _, e := range slices.Concat(slices.Collect(maps.Values(byRequest))...) {
@@ -57,13 +57,13 @@ func waysOf(byRequest map[reconfigure.RequestID][]reconfigure.Event) map[way][]r
 	return ways
 }
 
-// add adds the times of one node in one plan, from its events in their order.
+// add adds the times of one node in one plan, from its events in order.
 func (t *Times) add(steps []reconfigure.Event) {
 	begun, took := map[reconfigure.Phase]time.Time{}, map[reconfigure.Phase]time.Duration{}
 	for _, e := range steps {
 		switch e.Level {
 		case reconfigure.Begun:
-			begun[e.Phase] = e.Time // of the last attempt
+			begun[e.Phase] = e.Time // the beginning in the last attempt
 		case reconfigure.Done:
 			if at, ok := begun[e.Phase]; ok {
 				took[e.Phase] = e.Time.Sub(at)

@@ -31,12 +31,13 @@ type support struct {
 // supported returns the supported versions. A test compares them with those that the lab installs.
 func supported(p reconfigure.Provider) map[Program]support {
 	return map[Program]support{
-		Terraform: {"1.5.0", []string{"1.5.7"}, "remove it from PATH, and Terraform 1.5.7 is downloaded; or name another binary, reconfigure: {terraform: PATH}"},
+		Terraform: {"1.5.0", []string{"1.5.7"},
+			"remove it from PATH (Terraform 1.5.7 is then downloaded), or set reconfigure: {terraform: PATH}"},
 		Plugin: {
 			p.Plugin.Oldest, []string{p.Plugin.Tested},
 			"terraform/" + p.Name + "/versions.tf has the constraint; then terraform init -upgrade",
 		},
-		Ansible: {"2.14.0", []string{"2.14", "2.19"}, "install that version where it is first on PATH"},
+		Ansible: {"2.14.0", []string{"2.14", "2.19"}, "install that version, first on PATH"},
 		Slurm:   {"22.05.0", []string{"22.05", "24.11"}, "the image of the control node and of the compute nodes"},
 	}
 }
@@ -54,13 +55,14 @@ func versions(facts Facts) (found []Finding) {
 		case is.LessThan(version.Must(version.NewVersion(s.oldest))):
 			finding.Severity = Error
 			finding.What = fmt.Sprintf("%s is version %s, older than %s", program, is, s.oldest)
-			finding.Why = "the tool reads what it prints, which has another form there"
+			finding.Why = "the tool reads its output, which has another form in that version"
 		case !slices.ContainsFunc(s.tested, func(tested string) bool { return sameLine(is.String(), tested) }):
 			finding.Severity = Note
 			finding.What = fmt.Sprintf("%s is version %s, and the tests run with %s", program, is,
 				strings.Join(s.tested, " and "))
 			finding.Why = "it should work, but it is not tested"
-			if program == Terraform { // it decides what is removed, and a tested one is downloaded where there is none
+			// Terraform decides what is removed, and a tested version is downloaded if it is missing
+			if program == Terraform {
 				finding.Severity = Warning
 			}
 		default:

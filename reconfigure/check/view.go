@@ -11,7 +11,7 @@ import (
 // width is the number of characters in a line.
 const width = 120
 
-// Write writes a report for people: each finding, below it why it matters, and what to change.
+// Write writes a report for people: each finding, with its importance and the change below it.
 func (r Report) Write(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {

@@ -152,7 +152,7 @@ func TestLimits(t *testing.T) {
 		"- {groups: [standard], max: 1}":              "1 is below the 2 persistent nodes of these groups",
 		"- {groups: [standart], max: 10}":             `there is no group "standart"; did you mean standard?`,
 		"- {groups: [standard, standard], max: 10}":   "is a duplicate",
-		"- {groups: [], max: 10}":                     "a limit is over one group at least",
+		"- {groups: [], max: 10}":                     "a limit has at least one group",
 		"- {groups: [standard]}":                      "max: is missing",
 		"- {groups: [standard], max: 10, maximum: 3}": "unknown key",
 		"[]": "is empty",
@@ -208,7 +208,7 @@ var edits = []struct{ name, from, to, want string }{
 	{"a group of persistent nodes only", "min_nodes: 2", "min_nodes: 20", ""},
 	{"a group that fills its width", "max_nodes: 20", "max_nodes: 99", ""},
 	{"a group that does not fit its width", "max_nodes: 20", "max_nodes: 100",
-		"node_groups[0].max_nodes: 100 has more digits than a node's number, of which width says 2; lower max_nodes " +
+		"node_groups[0].max_nodes: 100 has more digits than a node's number, which has width 2; lower max_nodes " +
 			"or make width 3, which renames the nodes"},
 	{"a minimum above the maximum", "min_nodes: 2", "min_nodes: 21",
 		"node_groups[0].min_nodes: 21 is above max_nodes 20; lower min_nodes or raise max_nodes"},
@@ -222,10 +222,10 @@ var edits = []struct{ name, from, to, want string }{
 	{"a partition over a misspelt group", "groups: [standard]", "groups: [standart]",
 		`partitions[0].groups[0]: there is no group "standart"; did you mean standard?`},
 	{"a control node that a group may grow to", "name: eiffel-control", "name: node99",
-		"control_node.name: node99 is a node name of group standard, node## (line N); take another name"},
+		"control_node.name: node99 is a node name of group standard, node## (line N); use another name"},
 	{"a control node beside a group", "name: eiffel-control", "name: node1", ""},
 	{"a control node that is a group of the inventory", "name: eiffel-control", "name: control",
-		`control_node.name: "control" is a name that the inventory uses already; take another name`},
+		`control_node.name: "control" is a name that the inventory already uses; use another name`},
 	{"a wait too short for the boot", "resume_timeout: 900", "resume_timeout: 299",
 		"slurm.resume_timeout: 299 is below reconfigure.boot_timeout 300; it must cover making the instance, its " +
 			"boot and the playbooks"},
@@ -239,18 +239,18 @@ var edits = []struct{ name, from, to, want string }{
 		""},
 	{"text with blanks, quoted for slurm.conf", "MaxTime: 7-00:00:00", `QOS: '"a b"'`, ""},
 	{"a misspelt setting of nodes", "CPUs: 4", "CPU: 4",
-		"node_groups[0].slurm.CPU: unknown key, with which slurmctld of 22.05 and 24.11 does not start; did you mean " +
+		"node_groups[0].slurm.CPU: unknown key: slurmctld of 22.05 and 24.11 would not start with it; did you mean " +
 			"CPUs?"},
 	{"a setting in another case", "MaxTime: 7-00:00:00", "Maxtime: 7-00:00:00", ""},
 	{"an unknown setting of a partition", "MaxTime: 7-00:00:00", "Foo: bar",
-		"partitions[0].slurm.Foo: unknown key, with which slurmctld of 22.05 and 24.11 does not start"},
+		"partitions[0].slurm.Foo: unknown key: slurmctld of 22.05 and 24.11 would not start with it"},
 	{"a setting of nodes that is not a number", "RealMemory: 7500", "RealMemory: 7.5G",
 		`node_groups[0].slurm.RealMemory: "7.5G" is not a whole number in plain digits; the unit is MiB, as in 7500`},
 	{"a setting of nodes with a fraction", "CPUs: 4", "CPUs: 4.5",
 		`node_groups[0].slurm.CPUs: "4.5" is not a whole number in plain digits`},
 	{"memory in GiB, by multiples of 1024", "RealMemory: 7500", "RealMemory: 7K", ""},
 	{"an unknown setting of the cluster", "extra: {}", "extra: {MaxJobCuont: 5}",
-		"slurm.extra.MaxJobCuont: unknown key, with which slurmctld of 22.05 and 24.11 does not start; did you mean " +
+		"slurm.extra.MaxJobCuont: unknown key: slurmctld of 22.05 and 24.11 would not start with it; did you mean " +
 			"MaxJobCount?"},
 	{"a setting of a later release", "extra: {}", "extra: {NamespaceType: namespace/linux}", ""},
 	{"a setting of nodes in a later release", "CPUs: 4", "Topology: default", ""},
@@ -262,8 +262,7 @@ var edits = []struct{ name, from, to, want string }{
 	{"a setting of a later release, for a partition", "MaxTime: 7-00:00:00", "MetricsType: metrics/openmetrics",
 		"partitions[0].slurm.MetricsType: unknown key, with which slurmctld of 22.05 and 24.11 does not start"},
 	{"private data that hides cloud nodes", "extra: {}", "extra: {privatedata: jobs}",
-		"slurm.extra.privatedata: must have cloud in it, or Slurm says of a node that is powered down that it is not " +
-			"found"},
+		"slurm.extra.privatedata: must contain cloud, or Slurm does not find nodes that are powered down"},
 	{"private data with cloud nodes", "extra: {}", "extra: {PrivateData: [jobs, Cloud]}", ""},
 	{"a setting that is generated", "extra: {}", "extra: {resumeprogram: /bin/true}",
 		"slurm.extra.resumeprogram: cannot be set here: it is generated from the scripts of this project"},
@@ -272,15 +271,15 @@ var edits = []struct{ name, from, to, want string }{
 	{"a host for a network", "nfs_shares: ", "allowed_cidrs: [192.0.2.7/24]\nnfs_shares: ",
 		`allowed_cidrs[0]: "192.0.2.7/24" is not the network's first address; write 192.0.2.0/24`},
 	{"an address for a network", "nfs_shares: ", "allowed_cidrs: [192.0.2.7]\nnfs_shares: ",
-		`allowed_cidrs[0]: "192.0.2.7" is not a network in CIDR notation, as 192.0.2.0/24 or 2001:db8::/32`},
+		`allowed_cidrs[0]: "192.0.2.7" is not a network in CIDR notation, such as 192.0.2.0/24 or 2001:db8::/32`},
 	{"no network", "nfs_shares: ", "allowed_cidrs: []\nnfs_shares: ", "allowed_cidrs: is empty, so that this host could " +
-		"not reach the nodes; write its network, or leave the key out to allow all addresses"},
+		"not reach the nodes; add its network, or leave the key out to allow all addresses"},
 	{"several resources", `gres: ""`, "gres: gpu:a100:4,gpu:t4:2,tmp:no_consume:100G", ""},
 	{"a public key", `public_key: ""`, "public_key: ssh-ed25519 " +
 		"AAAAC3NzaC1lZDI1NTE5AAAAIJJ7DTd3VKu3Kbbzz5SgtMVmRH6aZpbMzoBOnGDXBwzC alice", ""},
 	{"a public key with options", `public_key: ""`,
 		"public_key: restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJJ7DTd3VKu3Kbbzz5SgtMVmRH6aZpbMzoBOnGDXBwzC",
-		"key_pair.public_key: is not an OpenSSH public key, as in ssh-ed25519 AAAA… comment; copy the whole line of " +
+		"key_pair.public_key: is not an OpenSSH public key, such as ssh-ed25519 AAAA… comment; copy the whole line of " +
 			"the .pub file"},
 	{"an IPv6 address", "address: 192.0.2.10", "address: 2001:db8::10", ""},
 	{"a host name", "address: 192.0.2.10", "address: Control.example.org", ""},
@@ -300,9 +299,9 @@ var edits = []struct{ name, from, to, want string }{
 	{"a journal without a database", `journal: ""`, "journal: postgres://db",
 		"reconfigure.journal: names no database; write postgres://USER@HOST/DATABASE"},
 	{"a password in public", `journal: ""`, "journal: postgres://eiffel:secret@db/journal",
-		"reconfigure.journal: has a password in it; put it into ~/.pgpass of the owner of this checkout instead"},
+		"reconfigure.journal: contains a password; put it into ~/.pgpass of the owner of this checkout instead"},
 	{"a password among the parameters", `journal: ""`, "journal: postgres://db/journal?user=eiffel&password=secret",
-		"reconfigure.journal: has a password in it; put it into ~/.pgpass of the owner of this checkout instead"},
+		"reconfigure.journal: contains a password; put it into ~/.pgpass of the owner of this checkout instead"},
 	{"a journal that is not declared", "  journal: \"\"\n", "", ""},
 	{"requests kept forever", "keep_days: 90", "keep_days: 0", ""},
 	{"requests not gathered", "gather_seconds: 3", "gather_seconds: 0", ""},

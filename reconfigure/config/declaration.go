@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
-// declaration is the values of the file that the rules between keys and the Cluster need.
+// declaration has the values of the file that the rules between keys and the Cluster need.
 type declaration struct {
 	name, provider, cloud, loginUser, privateKeyFile value[string]
 
@@ -63,7 +63,7 @@ type limit struct {
 	max    value[int]
 }
 
-// perJob is the value of a partition's fresh with which each job gets instances of its own.
+// perJob is the value of a partition's fresh with which each job gets its own instances.
 const perJob = "job"
 
 type timing struct {
@@ -116,7 +116,7 @@ func (d *declaration) schema(dir string) object {
 func clusterName() []rule {
 	return []rule{
 		like(`[a-z0-9][a-z0-9_-]*`, "must be lower-case letters, digits, - and _"),
-		atMost(40, "the most that slurmdbd takes"),
+		atMost(40, "the maximum of slurmdbd"),
 	}
 }
 
@@ -128,7 +128,7 @@ func (h *controlHost) schema() object {
 		"directory": text(&h.directory, absolute),
 		"host_key":  text(new(value[string]), maybe(publicKey)),
 		"authorized_keys": text(&h.authorizedKeys,
-			maybe(like(`~?/.+`, "is neither an absolute path nor one from ~/"))),
+			maybe(like(`~?/.+`, "is neither an absolute path nor begins with ~/"))),
 		"others": optional{list(new([]struct{}), func(*struct{}) object {
 			return object{
 				"address":  text(new(value[string]), address),
@@ -172,9 +172,10 @@ func (c *control) schema() object {
 	})
 }
 
-// notReserved rejects names with another meaning in Ansible's inventory: its own, and those of the playbooks.
+// notReserved rejects names with another meaning in Ansible's inventory: Ansible's own names, and those of the
+// playbooks.
 func notReserved() rule {
-	return noneOf("is a name that the inventory uses already",
+	return noneOf("is a name that the inventory already uses",
 		"all", "changed", "cluster", "compute", reconfigure.ControlGroup, "localhost", "ungrouped")
 }
 
@@ -204,7 +205,7 @@ func groupName() rule {
 }
 
 func feature() rule {
-	return like(`[A-Za-z0-9_.=-]+`, "must be letters, digits and _ . = -, for sbatch's --constraint gives others a "+
+	return like(`[A-Za-z0-9_.=-]+`, "must be letters, digits and _ . = -, since sbatch's --constraint gives others a "+
 		"meaning")
 }
 
@@ -256,9 +257,9 @@ func (s *settingsOfTool) schema(dir string) object {
 		canaryMinutes = 10
 		// Limits.
 		mostRetries = 9     // usually resume_timeout ends the retries earlier
-		century     = 36500 // days
-		day         = 86400 // seconds
-		hour        = 3600  // seconds
+		century     = 36500 // in days
+		day         = 86400 // in seconds
+		hour        = 3600  // in seconds
 	)
 	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown,
 		breaker, retries

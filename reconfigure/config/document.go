@@ -48,7 +48,7 @@ func decode(data []byte) (*yaml.Node, error) {
 	case err != nil:
 		return nil, err
 	}
-	return nil, fmt.Errorf("a second document begins, and Ansible reads only one")
+	return nil, fmt.Errorf("a second document begins, but Ansible reads only one")
 }
 
 // brokenLine returns the line of a syntax error: the line after the longest beginning that is valid. The errors of the

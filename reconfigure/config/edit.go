@@ -57,10 +57,10 @@ type Edit struct {
 	before, after []byte
 }
 
-// Prepare reads the declaration in the cluster directory dir and prepares changes. It writes nothing. A change replaces
-// only the one value; comments and all other text remain. If the file does not have the value as a plain one, the error
-// says what to write by hand. If the declaration has problems, or would have some after the change, the error
-// wraps a *Problems.
+// Prepare reads the declaration in the cluster directory dir and prepares changes. It writes nothing. A change
+// replaces only one value; comments and all other text stay. If the value is not a plain one in the file, the error
+// says what to write by hand. If the declaration has problems, or would have some after the change, the error wraps a
+// *Problems.
 func Prepare(dir string, changes ...Change) (Edit, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -83,8 +83,8 @@ func Prepare(dir string, changes ...Change) (Edit, error) {
 	return e, nil
 }
 
-// Write makes the edit. If the file has changed since Prepare, it returns an error and writes nothing; Prepare and
-// Write may be retried then. The file is replaced atomically, and keeps its mode and owner.
+// Write makes the edit. If the file has changed since Prepare, it returns an error and writes nothing; then Prepare
+// and Write may be retried. The file is replaced atomically, and keeps its mode and owner.
 func (e Edit) Write(ctx context.Context) error {
 	// The lock excludes other processes of this program. An editor takes none, so the file is compared under the lock.
 	lock := flock.New(e.file, flock.SetFlag(os.O_RDWR))
@@ -120,7 +120,7 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	}
 	number, line := find(data, m.Group, "min_nodes")
 	byHand := fmt.Errorf("%s:%d: min_nodes of %s is not a plain number, so nothing was written; write %d there by "+
-		"hand, then call `reconfigure resize %s`",
+		"hand, then run `reconfigure resize %s`",
 		File, line, m.Group, m.To, m.Group)
 	digits := strconv.Itoa(m.From)
 	if number == nil {
@@ -154,8 +154,8 @@ func (m Image) edit(dir string, data []byte) ([]byte, error) {
 	return substitute(dir, data, image, was, strconv.Quote(m.To), before.WithImage(m.Group, m.To), byHand)
 }
 
-// substitute replaces the text of a value. If the parsed declaration then is not as wanted, another text was replaced,
-// and the error is byHand.
+// substitute replaces the text of a value. If the parsed declaration is then not as wanted, the wrong text was
+// replaced, and the error is byHand.
 func substitute(
 	dir string, data []byte, value *yaml.Node, was, is string, want reconfigure.Cluster, byHand error,
 ) ([]byte, error) {
@@ -166,7 +166,7 @@ func substitute(
 	text := slices.Concat(data[:start], []byte(is), data[start+len(was):])
 	after, problems := parse(dir, text)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("with %s in line %d the declaration would be wrong, so nothing was written: %w",
+		return nil, fmt.Errorf("with %s in line %d the declaration would have problems, so nothing was written: %w",
 			is, value.Line, &problems)
 	}
 	if !reflect.DeepEqual(after, want) {
@@ -198,7 +198,7 @@ func find(data []byte, ofGroup, ofKey string) (value *yaml.Node, line int) {
 	return nil, groups.Line
 }
 
-// key returns the value of a key of a mapping; nil if it has no such key, or is no mapping.
+// key returns the value of a key of a mapping; nil if it has no such key, or is not a mapping.
 func key(n *yaml.Node, name string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -244,7 +244,7 @@ func replace(file string, text []byte) error {
 	defer pending.Cleanup() //nolint:errcheck // the errors that matter are returned below
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
 		if err := pending.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-			return fmt.Errorf("its owner would change: %w; call this as its owner, or edit it by hand", err)
+			return fmt.Errorf("its owner would change: %w; run this as its owner, or edit it by hand", err)
 		}
 	}
 	if _, err := pending.Write(text); err != nil {
@@ -256,7 +256,7 @@ func replace(file string, text []byte) error {
 	return syncFolder(filepath.Dir(file))
 }
 
-// syncFolder makes the rename of a file durable, before a request is made that depends on the edit.
+// syncFolder makes the rename of a file durable, before a request depends on the edit.
 func syncFolder(name string) error {
 	dir, err := os.Open(name)
 	if err != nil {

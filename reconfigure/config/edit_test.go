@@ -136,7 +136,7 @@ func TestANumberThatIsNotPlainIsNotEdited(t *testing.T) {
 			}
 			var problems *config.Problems
 			if !errors.As(err, &problems) &&
-				!strings.Contains(err.Error(), "write 3 there by hand, then call `reconfigure resize standard`") {
+				!strings.Contains(err.Error(), "write 3 there by hand, then run `reconfigure resize standard`") {
 				t.Errorf("%q does not say what to do", err)
 			}
 			if diff := cmp.Diff(declaration, says(t, dir)); diff != "" {

@@ -30,7 +30,7 @@ func (d *declaration) checkFresh(r *report) {
 		}
 	}
 	if own, set := d.extra["prologflags"]; set && own.ok && !marksAtAllocation(own.is) {
-		r.add(own.place, "must have Alloc in it: with fresh: %s each node is marked before its job uses it", perJob)
+		r.add(own.place, "must contain Alloc: with fresh: %s each node is marked before its job uses it", perJob)
 	}
 }
 
@@ -59,7 +59,7 @@ func (d *declaration) checkFreshGroup(r *report, g group) {
 	}
 	for _, p := range d.partitions {
 		if over(p) && !p.perJob() {
-			r.add(p.groups.place, "has %s, whose nodes %s gives to one job each; take another group, or fresh: %s "+
+			r.add(p.groups.place, "has %s, whose nodes %s gives to one job each; use another group, or fresh: %s "+
 				"here too", g.title(), fresh, perJob)
 		}
 	}

@@ -28,7 +28,7 @@ func TestFreshInstancesAreDeclaredWithoutContradiction(t *testing.T) {
 		{"of nodes of another partition", []string{cloud, "min_nodes: 0", "\n# Slurm's power",
 			"  - {name: other, groups: [standard]}\n\n# Slurm's power"},
 			[]string{"partitions[1].groups: has group standard, whose nodes partition main gives to one job each; " +
-				"take another group, or fresh: job here too"}},
+				"use another group, or fresh: job here too"}},
 		{"of nodes of another such partition", []string{cloud, "min_nodes: 0", "\n# Slurm's power",
 			"  - {name: other, groups: [standard], fresh: job}\n\n# Slurm's power"}, nil},
 		{"several jobs on a node", []string{cloud, "min_nodes: 0", "slurm: {MaxTime: 7-00:00:00}",
@@ -42,7 +42,7 @@ func TestFreshInstancesAreDeclaredWithoutContradiction(t *testing.T) {
 			[]string{cloud, "min_nodes: 0", "extra: {}", "extra: {PrologFlags: [X11, NoHold]}"}, nil},
 		{"a prolog before the first step only",
 			[]string{cloud, "min_nodes: 0", "extra: {}", "extra: {PrologFlags: Serial}"},
-			[]string{"slurm.extra.PrologFlags: must have Alloc in it: with fresh: job each node is marked before its " +
+			[]string{"slurm.extra.PrologFlags: must contain Alloc: with fresh: job each node is marked before its " +
 				"job uses it"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

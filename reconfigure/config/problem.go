@@ -12,7 +12,7 @@ type Problem struct {
 	File    string // relative to the cluster directory
 	Line    int    // counted from 1
 	Path    string // the key, as in node_groups[0].min_nodes; empty for a problem of the whole file
-	Message string // what is wrong, and what to do about it
+	Message string // the problem and the remedy
 }
 
 func (p Problem) String() string {
@@ -22,7 +22,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, p.Path, p.Message)
 }
 
-// Problems is all problems of a declaration, sorted by line. The file must be edited: a retry gives the same problems.
+// Problems has all problems of a declaration, sorted by line. The file must be edited: a retry gives the same
+// problems.
 type Problems []Problem
 
 // Error returns a line for each problem.

@@ -26,7 +26,7 @@ func (d *declaration) check(r *report) {
 // checkNetworks requires a network from which the control host can reach the nodes.
 func (d *declaration) checkNetworks(r *report) {
 	if d.allowedCIDRs.ok && len(d.allowedCIDRs.is) == 0 {
-		r.add(d.allowedCIDRs.place, "is empty, so that this host could not reach the nodes; write its network, or leave "+
+		r.add(d.allowedCIDRs.place, "is empty, so that this host could not reach the nodes; add its network, or leave "+
 			"the key out to allow all addresses")
 	}
 }
@@ -39,7 +39,7 @@ func (g group) checkSize(r *report) {
 		return
 	}
 	if needed := len(fmt.Sprint(g.max.is)); needed > g.width.is {
-		r.add(g.max.place, "%d has more digits than a node's number, of which width says %d; lower max_nodes or make "+
+		r.add(g.max.place, "%d has more digits than a node's number, which has width %d; lower max_nodes or make "+
 			"width %d, which renames the nodes",
 			g.max.is, g.width.is, needed)
 	}
@@ -50,14 +50,14 @@ func (d *declaration) checkNumber(r *report) {
 	total := 0
 	for _, g := range d.groups {
 		if total += g.max.is; total > nodeset.MaxNodes {
-			r.add(g.max.place, "with this group the cluster has %d nodes, and Slurm takes no more than %d", total,
+			r.add(g.max.place, "with this group the cluster has %d nodes, but Slurm supports only %d", total,
 				nodeset.MaxNodes)
 			return
 		}
 	}
 }
 
-// checkNodeNames checks that no name is in two groups, also when groups grow to the maximum of their width.
+// checkNodeNames checks that no name is in two groups, even if groups grow to the maximum of their width.
 func (d *declaration) checkNodeNames(r *report) {
 	unique(r, each(d.groups, func(g group) value[string] { return g.name }))
 	for i, g := range d.groups {
@@ -65,18 +65,18 @@ func (d *declaration) checkNodeNames(r *report) {
 			continue
 		}
 		if err := nodeset.ValidName(g.prefix.is + strings.Repeat("1", g.width.is)); err != nil {
-			r.add(g.prefix.place, "makes no good names for nodes: %v", err)
+			r.add(g.prefix.place, "gives invalid node names: %v", err)
 		}
 		j := slices.IndexFunc(d.groups[:i], g.clashes)
 		if j >= 0 {
-			r.add(g.prefix.place, "node names %s are %s's too (line %d); take another prefix", g.pattern(),
+			r.add(g.prefix.place, "node names %s also belong to %s (line %d); use another prefix", g.pattern(),
 				d.groups[j].title(), d.groups[j].prefix.line)
 		}
 	}
 	c := d.control.name
 	i := slices.IndexFunc(d.groups, func(g group) bool { return g.covers(c.is) })
 	if c.ok && i >= 0 {
-		r.add(c.place, "%s is a node name of %s, %s (line %d); take another name", c.is, d.groups[i].title(),
+		r.add(c.place, "%s is a node name of %s, %s (line %d); use another name", c.is, d.groups[i].title(),
 			d.groups[i].pattern(), d.groups[i].prefix.line)
 	}
 }
@@ -113,13 +113,13 @@ func (d *declaration) checkPartitions(r *report) {
 	var first partition
 	for _, p := range d.partitions {
 		if p.groups.ok && len(p.groups.is) == 0 {
-			r.add(p.groups.place, "is empty; a partition is over one group at least")
+			r.add(p.groups.place, "is empty; a partition has at least one group")
 		}
 		checkGroups(r, p.groups, names)
 		switch {
 		case !p.isDefault.is:
 		case first.isDefault.is:
-			r.add(p.isDefault.place, "the default is %s already (line %d), and there can be only one", first.title(),
+			r.add(p.isDefault.place, "the default is already %s (line %d), and there can be only one", first.title(),
 				first.isDefault.line)
 		default:
 			first = p
@@ -134,12 +134,12 @@ func (p partition) title() string {
 	return "partition " + p.name.is
 }
 
-// checkLimits checks that limits are over groups that are declared, and leave room for their persistent nodes.
+// checkLimits checks that limits name declared groups, and leave room for their persistent nodes.
 func (d *declaration) checkLimits(r *report) {
 	names := each(d.groups, func(g group) string { return g.name.is })
 	for _, l := range d.limits {
 		if l.groups.ok && len(l.groups.is) == 0 {
-			r.add(l.groups.place, "is empty; a limit is over one group at least")
+			r.add(l.groups.place, "is empty; a limit has at least one group")
 		}
 		checkGroups(r, l.groups, names)
 		persistent := 0
@@ -177,7 +177,7 @@ func (d *declaration) checkSlurm(r *report) {
 	}
 	private, set := d.extra["privatedata"]
 	if set && private.ok && !slices.Contains(strings.Split(strings.ToLower(private.is), ","), "cloud") {
-		r.add(private.place, "must have cloud in it, or Slurm says of a node that is powered down that it is not found")
+		r.add(private.place, "must contain cloud, or Slurm does not find nodes that are powered down")
 	}
 	for _, key := range []string{"accountingstoragetype", "accountingstoragehost"} {
 		if own, set := d.extra[key]; set && d.slurm.accountingStorage.is == slurmdbd {

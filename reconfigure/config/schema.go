@@ -55,10 +55,10 @@ func (o object) read(r *report, path string, n *yaml.Node) {
 		near, ok := people.Nearest(e.key, slices.Sorted(maps.Keys(lacking)))
 		switch {
 		case ok:
-			delete(lacking, near) // a misspelt key is not missing too
+			delete(lacking, near) // a misspelt key is not also reported as missing
 			r.add(e.place, "unknown key; did you mean %s?", near)
 		case path == "":
-			r.add(e.place, "unknown key; put variables of your own into group_vars/cluster.yml")
+			r.add(e.place, "unknown key; put your own variables into group_vars/cluster.yml")
 		default:
 			r.add(e.place, "unknown key; the keys here are %s", strings.Join(slices.Sorted(maps.Keys(o)), ", "))
 		}
@@ -159,7 +159,7 @@ func unique(r *report, all []value[string]) {
 	}
 }
 
-// text reads one line of text and checks the rules; the first one that it breaks is reported.
+// text reads one line of text and checks the rules. It reports the first one that the text breaks.
 func text(into *value[string], rules ...rule) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}

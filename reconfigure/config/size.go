@@ -6,13 +6,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Size is how many persistent nodes somebody wants: so many in all, or so many more or less.
+// Size is a wanted number of persistent nodes: a total, or a difference.
 type Size struct {
 	Nodes    int
 	Relative bool
 }
 
-// Enlarged returns min_nodes as it is wanted for a group that is to grow.
+// Enlarged returns the new min_nodes of a group that is to grow.
 func (wanted Size) Enlarged(g reconfigure.NodeGroup) (int, error) {
 	switch {
 	case wanted.Relative && wanted.Nodes > g.Max-g.Min, wanted.Nodes > g.Max:
@@ -26,7 +26,7 @@ func (wanted Size) Enlarged(g reconfigure.NodeGroup) (int, error) {
 		return g.Min + wanted.Nodes, nil
 	case wanted.Nodes < g.Min:
 		return 0, fmt.Errorf(
-			"min_nodes of %s is %d, which is more already: `reconfigure shrink %s --to %d` makes it less",
+			"min_nodes of %s is already higher, %d: `reconfigure shrink %s --to %d` lowers it",
 			g.Name,
 			g.Min,
 			g.Name,
@@ -36,12 +36,12 @@ func (wanted Size) Enlarged(g reconfigure.NodeGroup) (int, error) {
 	return wanted.Nodes, nil
 }
 
-// Shrunk returns min_nodes as it is wanted for a group that is to become smaller.
+// Shrunk returns the new min_nodes of a group that is to shrink.
 func (wanted Size) Shrunk(g reconfigure.NodeGroup) (int, error) {
 	switch {
 	case wanted.Relative && wanted.Nodes > g.Min:
 		return 0, fmt.Errorf(
-			"min_nodes of %s is %d, so there are no %d nodes to take away",
+			"min_nodes of %s is %d, so %d nodes cannot be removed",
 			g.Name,
 			g.Min,
 			wanted.Nodes,
@@ -50,7 +50,7 @@ func (wanted Size) Shrunk(g reconfigure.NodeGroup) (int, error) {
 		return g.Min - wanted.Nodes, nil
 	case wanted.Nodes > g.Min:
 		return 0, fmt.Errorf(
-			"min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more",
+			"min_nodes of %s is already lower, %d: `reconfigure enlarge %s --to %d` raises it",
 			g.Name,
 			g.Min,
 			g.Name,

@@ -31,8 +31,8 @@ func TestSizeOfAGroup(t *testing.T) {
 		"shrink to none":                 {shrink, size{Nodes: 0}, 0, ""},
 		"shrink to more":                 {shrink, size{Nodes: 4}, 0, "`reconfigure enlarge standard --to 4`"},
 		"shrink by some":                 {shrink, size{Nodes: 3, Relative: true}, 0, ""},
-		"shrink by too many":             {shrink, size{Nodes: 4, Relative: true}, 0, "no 4 nodes to take away"},
-		"shrink by all numbers":          {shrink, size{Nodes: 1<<63 - 1, Relative: true}, 0, "to take away"},
+		"shrink by too many":             {shrink, size{Nodes: 4, Relative: true}, 0, "4 nodes cannot be removed"},
+		"shrink by all numbers":          {shrink, size{Nodes: 1<<63 - 1, Relative: true}, 0, "cannot be removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.become(c.wanted, g)

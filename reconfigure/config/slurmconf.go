@@ -55,9 +55,9 @@ func settings(into *map[string]value[string], known, later []string, generated m
 	})
 }
 
-// unknownSetting says that slurmctld would not start with a key, and which one may be meant.
+// unknownSetting returns the message for an unknown key, with the key that may be meant.
 func unknownSetting(key string, allowed []string) string {
-	message := "unknown key, with which slurmctld of 22.05 and 24.11 does not start"
+	message := "unknown key: slurmctld of 22.05 and 24.11 would not start with it"
 	if near, ok := people.Nearest(key, allowed); ok {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
@@ -65,7 +65,7 @@ func unknownSetting(key string, allowed []string) string {
 }
 
 // numbersOfNodes returns the settings of NodeName lines that Slurm reads as whole numbers (read_config.c), in lower
-// case. No other line has a setting of such a name.
+// case. Lines of other types have no settings with these names.
 func numbersOfNodes() []string {
 	return []string{
 		"boards", "corespeccount", "corespersocket", "cpus", "memspeclimit", "procs", "realmemory",
@@ -73,10 +73,10 @@ func numbersOfNodes() []string {
 	}
 }
 
-// wholeNumber matches what Slurm reads as a whole number: K multiplies it by 1024, and there are no other units.
+// wholeNumber matches the whole numbers of Slurm: K multiplies it by 1024, and there are no other units.
 var wholeNumber = regexp.MustCompile(`^[0-9]+[kK]?$`)
 
-// unitOf says in which unit a setting is, for messages.
+// unitOf returns the unit of a setting, for messages.
 func unitOf(key string) string {
 	if key == "realmemory" || key == "tmpdisk" || key == "memspeclimit" {
 		return "; the unit is MiB, as in 7500"
@@ -118,7 +118,8 @@ func (r *report) word(path string, n *yaml.Node) value[string] {
 	return v
 }
 
-// number matches the numbers that Ansible writes as they are in the file; yesOrNo, the truth values of YAML 1.1 only.
+// number matches the numbers that Ansible writes as they are in the file; yesOrNo matches the truth values that only
+// YAML 1.1 has.
 var (
 	number  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9]|\.0)?$`)
 	yesOrNo = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO)$`)

@@ -16,7 +16,7 @@ import (
 	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// rule checks a text. The error says what is wrong and what to do.
+// rule checks a text. The error has the problem and the remedy.
 type rule func(string) error
 
 // like requires that a regular expression matches the whole text.
@@ -57,11 +57,11 @@ func oneOf(words ...string) rule {
 	}
 }
 
-// noneOf rejects words with another meaning, in upper or lower case.
+// noneOf rejects reserved words, in upper or lower case.
 func noneOf(otherwise string, words ...string) rule {
 	return func(s string) error {
 		if slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(s, w) }) {
-			return fmt.Errorf("%q %s; take another name", s, otherwise)
+			return fmt.Errorf("%q %s; use another name", s, otherwise)
 		}
 		return nil
 	}
@@ -77,7 +77,7 @@ func atMost(n int, why string) rule {
 	}
 }
 
-// filled allows any text that is not empty and does not begin or end with a blank.
+// filled allows any non-empty text that does not begin or end with a blank.
 func filled(s string) error {
 	switch {
 	case strings.TrimSpace(s) == "":
@@ -102,7 +102,7 @@ func network(s string) error {
 	prefix, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a network in CIDR notation, as 192.0.2.0/24 or 2001:db8::/32", s)
+		return fmt.Errorf("%q is not a network in CIDR notation, such as 192.0.2.0/24 or 2001:db8::/32", s)
 	case prefix.Masked().String() != s:
 		return fmt.Errorf("%q is not the network's first address; write %s", s, prefix.Masked())
 	}
@@ -116,7 +116,7 @@ func publicKey(s string) error {
 	}
 	_, _, options, _, err := ssh.ParseAuthorizedKey([]byte(s))
 	if err != nil || len(options) > 0 {
-		return errors.New("is not an OpenSSH public key, as in ssh-ed25519 AAAA… comment; copy the whole line of the " +
+		return errors.New("is not an OpenSSH public key, such as ssh-ed25519 AAAA… comment; copy the whole line of the " +
 			".pub file")
 	}
 	return nil
@@ -135,7 +135,7 @@ func postgresURL(s string) error {
 	}
 	_, password := u.User.Password()
 	if password || u.Query().Has("password") {
-		return errors.New("has a password in it; put it into ~/.pgpass of the owner of this checkout instead")
+		return errors.New("contains a password; put it into ~/.pgpass of the owner of this checkout instead")
 	}
 	if database := strings.Trim(u.Path, "/"); database == "" && !u.Query().Has("dbname") {
 		return errors.New("names no database; write postgres://USER@HOST/DATABASE")
@@ -155,7 +155,7 @@ func absolute(s string) error {
 	return nil
 }
 
-// shared allows a folder that nodes may share. Root of any node can act there as any other user (nfs(5), sec=sys).
+// shared allows a folder that nodes may share. There, root of any node can act as any other user (nfs(5), sec=sys).
 func shared(s string) error {
 	if err := absolute(s); err != nil {
 		return err
@@ -167,7 +167,7 @@ func shared(s string) error {
 	} {
 		if s == private || within(s, private) || within(private, s) {
 			return fmt.Errorf("%q cannot be shared: %s belongs to the system of each node, and root of any node could "+
-				"write there as another one's user; share folders for users and their software alone", s, private)
+				"write there as another node's user; share only folders for users and their software", s, private)
 		}
 	}
 	return nil
@@ -176,8 +176,8 @@ func shared(s string) error {
 // within reports whether a path is below another one.
 func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
 
-// age allows a duration of an hour or more. An instance that lives for less than an hour is made for a job, and not for
-// an age.
+// age allows a duration of an hour or more. Instances that live for less than an hour are a matter of fresh, not of
+// max_age.
 func age(s string) error {
 	d, err := people.ParseDuration(s)
 	if err == nil && d < time.Hour {
@@ -186,8 +186,8 @@ func age(s string) error {
 	return err
 }
 
-// duration returns the duration of a text that age allows; 0 of an empty one.
+// duration returns the duration of a text that age allows; 0 for an empty text.
 func duration(s string) time.Duration {
-	d, _ := people.ParseDuration(s) // it was checked
+	d, _ := people.ParseDuration(s) // age has checked it
 	return d
 }

@@ -10,8 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Wrong returns a *Problems with one problem, which a caller has found at a key of the declaration in dir. The path of
-// the key is as in Problem. Where the file does not have the key, the line is that of the nearest key around it.
+// Wrong returns a *Problems with one problem, which a caller found at a key of the declaration in dir. The path of
+// the key has the form of Problem.Path. If the file does not have the key, the line is that of the nearest key that
+// encloses it.
 func Wrong(dir, path, format string, args ...any) error {
 	line := 1
 	if data, err := os.ReadFile(filepath.Join(dir, File)); err == nil {
@@ -35,7 +36,7 @@ func lineOf(n *yaml.Node, path string) int {
 	return line
 }
 
-// child returns the key and the value of a mapping for its name, or twice the item of a list for its [index]; nil if
+// child returns the key and the value with a name in a mapping or, for [index], the item of a list as both; nil if
 // there is none.
 func child(n *yaml.Node, part string) (key, value *yaml.Node) {
 	if index, list := strings.CutPrefix(part, "["); list {

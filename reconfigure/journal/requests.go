@@ -126,7 +126,7 @@ func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, plan int64) er
 	if err := cancelIn(ctx, tx, o.Request, o.Error); err != nil {
 		return err
 	}
-	message := fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+	message := fmt.Sprintf("request %s was cancelled: %s", o.Request, o.Error)
 	return insertEvents(ctx, tx, reconfigure.Event{
 		Plan: plan, Phase: reconfigure.PhasePlan, Level: reconfigure.Note, Message: message,
 	})

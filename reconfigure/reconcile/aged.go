@@ -11,15 +11,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// agedShare is the part of a group, one node in so many and one at least, that may be out of use, for any reason, when
-// nodes are taken out of use for their age. So a group that was made on one day does not lose all of them at once.
+// agedShare limits how many nodes of a group are retired for their age: only while at most one node in agedShare, and
+// at least one, is out of use for any reason. So a group that was made on one day does not lose all nodes at once.
 const agedShare = 10
 
-// aged lists the nodes whose instances are older than the maximum of their group. The oldest ones get a fix, as many as
-// may be out of use at a time; the order does not depend on the jobs, so that two comparisons choose the same nodes. A
-// node that Slurm does not use, or that somebody has drained, reserved or put into maintenance, gets none. Neither does
-// one that differs in another way, which others, the earlier findings, have, or that has a second instance, also where
-// that is too young for a finding.
+// aged lists the nodes whose instances are older than the maximum of their group. The oldest ones get a fix, as many
+// as may be out of use at a time; the order does not depend on the jobs, so that two comparisons choose the same
+// nodes. A node that Slurm does not use, or that somebody has drained, reserved or put into maintenance, gets none.
+// Neither does a node with another finding, which is in others, or with a second instance, even if that is too young
+// for a finding.
 func (c comparison) aged(others []Finding) []Finding {
 	differs := map[string]bool{}
 	for _, f := range others {
@@ -48,7 +48,7 @@ func (c comparison) agedIn(g reconfigure.NodeGroup, differs map[string]bool) []F
 		}
 		age := c.seen.Time.Sub(c.seen.Fresh(c.cluster, node)).Truncate(time.Hour)
 		f := Finding{Node: node, Kind: Aged,
-			Detail: fmt.Sprintf("its instance was made %s ago, and may be used for %s", days(age), days(g.MaxAge))}
+			Detail: fmt.Sprintf("its instance was made %s ago, but its maximum age is %s", days(age), days(g.MaxAge))}
 		switch {
 		case differs[node] || len(v.strange) > 0 || !c.fixable():
 		case c.seen.Rests(c.cluster, node):
@@ -69,7 +69,7 @@ func (c comparison) agedIn(g reconfigure.NodeGroup, differs map[string]bool) []F
 		case f.Fix != Retire && f.Fix != Renew:
 		case may <= 0:
 			old[i].Fix = None
-			old[i].Detail += "; it waits for others of its group, of which " + fmt.Sprint(max(1, g.Max/agedShare)) +
+			old[i].Detail += "; it waits for other nodes of its group, of which " + fmt.Sprint(max(1, g.Max/agedShare)) +
 				" may be out of use at a time"
 		default:
 			may--
@@ -78,13 +78,13 @@ func (c comparison) agedIn(g reconfigure.NodeGroup, differs map[string]bool) []F
 	return old
 }
 
-// away reports whether Slurm cannot use a node, although the node is not powered down to save power. One that will be
-// powered down when its jobs have ended is away.
+// away reports whether Slurm cannot use a node for another reason than power saving. This includes a node that will
+// be powered down when its jobs have ended.
 func away(s reconfigure.NodeState) bool {
 	return !s.Usable() && !s.PoweredDown() && !s.Has(reconfigure.NodePoweringDown) && !s.PoweringUp()
 }
 
-// days returns a time in days and hours.
+// days returns a duration in days and hours.
 func days(d time.Duration) string {
 	n, hours := d/(24*time.Hour), d%(24*time.Hour)/time.Hour
 	switch {
@@ -96,8 +96,8 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", n, hours)
 }
 
-// retire has Slurm power down the nodes whose instances are too old, when their jobs have ended. It asks Slurm again
-// which of them it uses, since somebody may have drained one meanwhile.
+// retire makes Slurm power down the nodes whose instances are too old, when their jobs have ended. It first asks
+// Slurm again which of them it uses, since somebody may have drained one meanwhile.
 func (r Reconciler) retire(ctx context.Context, c Comparison, told func(Finding, error)) {
 	old := with(c.Findings, Retire)
 	if len(old) == 0 {
@@ -124,7 +124,7 @@ func (r Reconciler) retire(ctx context.Context, c Comparison, told func(Finding,
 	for _, f := range old {
 		err := failure
 		if err == nil && !going.Contains(f.Node) {
-			err = fmt.Errorf("%s is left alone: a request has come for it, or Slurm does not use it any more", f.Node)
+			err = fmt.Errorf("%s is skipped: a request has come for it, or Slurm no longer uses it", f.Node)
 		}
 		told(f, err)
 	}

@@ -1,10 +1,10 @@
-// Package reconcile compares what Slurm, Terraform, the cloud and the journal have of the same nodes, and lists what
-// differs. Compare is pure: it takes a snapshot, asks no source and changes nothing. A finding includes what may be
-// done about it. Reconciler asks the sources and the journal, and does it.
+// Package reconcile compares the data of Slurm, Terraform, the cloud and the journal about the same nodes, and lists
+// the differences. Compare is pure: it takes a snapshot, asks no source and changes nothing. A finding includes its
+// fix. Reconciler asks the sources and the journal, and carries out the fixes.
 //
-// Only the cluster's own is judged: nodes that are declared, nodes in Terraform's state or its map, and servers that
-// carry the cluster's metadata. Nothing else that Slurm or the cloud has is listed. Nodes that a request is at work on
-// are not judged either, since they differ while they change.
+// Only what belongs to the cluster is judged: declared nodes, nodes in Terraform's state or map, and servers with the
+// cluster's metadata. Other objects in Slurm or the cloud are not listed. Nodes with a request at work are not
+// judged, since they differ while they change.
 package reconcile
 
 import (
@@ -17,37 +17,38 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Busy has the nodes that requests are at work on.
+// Busy has the nodes with requests at work.
 type Busy struct {
-	Nodes nodeset.NodeSet // named by a request without an outcome, or with an event during the snapshot
+	Nodes nodeset.NodeSet // the nodes of requests without an outcome, and nodes with an event during the snapshot
 	Whole bool            // such a request is for the whole cluster
 }
 
-// Kind is what differs.
+// Kind is the kind of a difference.
 type Kind string
 
-// The kinds. Programs can rely on the words.
+// The kinds. The words are stable for programs.
 const (
-	Orphan     Kind = "orphan"        // the cloud has an instance of ours that Terraform does not know
-	LeakedPort Kind = "leaked_port"   // the cloud has a port of ours that Terraform does not know and no server uses
-	Doubled    Kind = "doubled"       // the same, and it is not the only one of its name
+	Orphan Kind = "orphan" // the cloud has an instance of the cluster that Terraform does not know
+	// the cloud has a port of the cluster that Terraform does not know and no server uses
+	LeakedPort Kind = "leaked_port"
+	Doubled    Kind = "doubled"       // an orphan, and not the only instance of its name
 	Lost       Kind = "lost"          // Terraform has an instance that the cloud does not have
-	Tainted    Kind = "tainted"       // an instance is tainted in Terraform's state, or only a part of it is there
+	Tainted    Kind = "tainted"       // an instance is tainted in Terraform's state, or only a part of it exists
 	Unfinished Kind = "unfinished"    // Terraform's map and its state differ: an instance is missing, or was not removed
-	Unadopted  Kind = "unadopted"     // Slurm uses an instance that Terraform's state does not have as finished
-	Leaked     Kind = "leaked"        // Slurm does not use the node, but its instance is there
-	Undeclared Kind = "undeclared"    // the same of a node that no group declares any more
-	PowersUp   Kind = "powers_up"     // Slurm waits for the node, and no request is at work on it
-	PowersDown Kind = "powers_down"   // Slurm powers the node down, and no request is at work on it
+	Unadopted  Kind = "unadopted"     // Slurm uses an instance that is not finished in Terraform's state
+	Leaked     Kind = "leaked"        // Slurm does not use the node, but its instance exists
+	Undeclared Kind = "undeclared"    // the same for a node that no group declares any more
+	PowersUp   Kind = "powers_up"     // Slurm waits for the node, but there is no request for it
+	PowersDown Kind = "powers_down"   // Slurm powers the node down, but there is no request for it
 	Missing    Kind = "missing"       // a persistent node or the control node has no instance
-	Hollow     Kind = "hollow"        // Slurm has the node as up, but it has no instance
-	SetDown    Kind = "set_down"      // we have set the node DOWN in Slurm, and did not hand it back
+	Hollow     Kind = "hollow"        // the node is up in Slurm, but it has no instance
+	SetDown    Kind = "set_down"      // this tool set the node DOWN in Slurm, and did not hand it back
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
-	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR, unasked
-	Silent     Kind = "silent"        // the instance of a persistent node runs, and its slurmd does not answer
-	Drained    Kind = "drained"       // we have drained the node, and no request is at work on it
+	Stopped    Kind = "stopped"       // without a request, the instance is shut off, paused, suspended or in ERROR
+	Silent     Kind = "silent"        // the instance of a persistent node runs, but its slurmd does not answer
+	Drained    Kind = "drained"       // this tool has drained the node, but there is no request for it
 	Cleaned    Kind = "cleaned"       // the node's disk was cleaned for an image, and the node was not made anew
-	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
+	Image      Kind = "wrong_image"   // the instance has another image than in Terraform's map
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance
 	Outdated   Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
 	Aged       Kind = "aged"          // a note: the instance is older than the maximum of its group
@@ -56,16 +57,16 @@ const (
 // Note reports whether the kind is only for information: the sources do not differ.
 func (k Kind) Note() bool { return k == Outdated || k == Aged }
 
-// Fix is what may be done about a finding without an administrator. It never costs a job.
+// Fix is a remedy for a finding that needs no administrator. It never costs a job.
 type Fix string
 
-// The fixes. The first five are requests, which the planner and the guard check again; for the others there is none.
+// The fixes. The first five are requests, which the planner and the guard check again; the others are not.
 const (
 	None     Fix = ""
 	Suspend  Fix = "suspend"
 	Resume   Fix = "resume"
 	Enlarge  Fix = "enlarge"
-	Renew    Fix = "renew"     // by an update that makes the instance anew when its jobs have ended
+	Renew    Fix = "renew"     // an update that makes the instance anew when its jobs have ended
 	Update   Fix = "update"    // when its jobs have ended: the instance boots, or is made as declared, and the drain ends
 	Delete   Fix = "delete"    // of the server or port, in the cloud: Terraform cannot remove what it does not know
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
@@ -86,19 +87,19 @@ type Finding struct {
 	Node   string `json:"node"`
 	Kind   Kind   `json:"kind"`
 	Detail string `json:"detail"`
-	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about none
-	Port   string `json:"port,omitempty"`   // id of the port that it is about; empty where it is about none
+	Server string `json:"server,omitempty"` // the id of its server; empty if it has none
+	Port   string `json:"port,omitempty"`   // the id of its port; empty if it has none
 	Fix    Fix    `json:"fix,omitempty"`
-	// Command is for an administrator, where there is no fix; it may be empty. In it, Nodes stands for the node.
+	// Command is for an administrator, if there is no fix; it may be empty. In it, Nodes stands for the node.
 	Command string `json:"command,omitempty"`
 }
 
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
 const Nodes = "{NODES}"
 
-// Compare lists what differs, by node, and then the nodes whose instances are too old. An empty result means that the
-// sources agree as far as they answer. An instance or port that Terraform does not know counts from the age minAge on,
-// since Terraform may be making a younger one.
+// Compare lists the differences, by node, and then the nodes whose instances are too old. An empty result means that
+// the sources that answered agree. An instance or port that Terraform does not know counts only from the age minAge
+// on, since Terraform may be making a younger one.
 func Compare(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration,
 	commands reconfigure.CloudCommands,
@@ -118,9 +119,8 @@ func Compare(
 	return append(all, c.aged(all)...)
 }
 
-// Confirm returns the later findings that an earlier comparison had too. Slurm does not report since when a node is in
-// a state, and the sources cannot be asked in one instant. So a finding that is seen once may be a state between two
-// steps.
+// Confirm returns the later findings that an earlier comparison had too. Slurm does not report when a state began,
+// and the sources cannot be asked at the same instant. So a finding that occurs once may be an intermediate state.
 func Confirm(earlier, later []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(later), func(f Finding) bool {
 		return !slices.ContainsFunc(earlier, func(e Finding) bool {
@@ -134,11 +134,11 @@ type comparison struct {
 	persistent, declared nodeset.NodeSet
 	seen                 snapshot.Snapshot
 	busy                 Busy
-	slurm                bool // it answers, and so on
+	slurm                bool // Slurm answers; likewise below
 	cloud, terraform     bool
 	minAge               time.Duration
 	commands             reconfigure.CloudCommands
-	known                map[string]bool // ids that Terraform has
+	known                map[string]bool // the ids in Terraform's state
 }
 
 func knownIDs(instances map[string]reconfigure.Instance) map[string]bool {
@@ -151,7 +151,7 @@ func knownIDs(instances map[string]reconfigure.Instance) map[string]bool {
 	return ids
 }
 
-// ours is the nodes that may be judged.
+// ours returns the nodes that may be judged.
 func (c comparison) ours() nodeset.NodeSet {
 	names := []string{c.cluster.Control.Name}
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Desired))
@@ -188,7 +188,7 @@ func (c comparison) fixable() bool {
 	return c.slurm && c.cloud && c.terraform && deployed
 }
 
-// withoutDouble removes a fix that would make a second instance of the node's name.
+// withoutDouble removes a fix that would make a second instance with the node's name.
 func (c comparison) withoutDouble(v view, f Finding, strangers []Finding) Finding {
 	makes := f.Fix == Resume || f.Fix == Enlarge || f.Fix == Update
 	removed := 0
@@ -202,12 +202,12 @@ func (c comparison) withoutDouble(v view, f Finding, strangers []Finding) Findin
 	}
 	if makes && removed < len(v.strange) {
 		f.Fix = None
-		f.Detail += "; the cloud has an instance of its name that Terraform does not know"
+		f.Detail += "; the cloud has an instance with its name that Terraform does not know"
 	}
 	return f
 }
 
-// view has what the sources know of one node.
+// view has the sources' data about one node.
 type view struct {
 	node     string
 	state    reconfigure.NodeState
@@ -216,8 +216,8 @@ type view struct {
 	made     bool // Terraform's state has the instance, or a part of it
 	spec     reconfigure.Spec
 	told     bool                 // Terraform's map has the node
-	own      *reconfigure.Server  // the instance, as the cloud has it
-	strange  []reconfigure.Server // other servers of ours with its name
+	own      *reconfigure.Server  // the instance in the cloud
+	strange  []reconfigure.Server // other servers of the cluster with its name
 }
 
 func (c comparison) view(node string) view {
@@ -237,14 +237,14 @@ func (c comparison) view(node string) view {
 	return v
 }
 
-// Abandoned reports whether a cloud node is DOWN with a reason of ours, although no request is left to hand it back: a
-// worker died, or the control host did not take a request of Slurm's. Slurm leaves a node DOWN that is DOWN and powered
-// down (22.05, run).
+// Abandoned reports whether a cloud node is DOWN with a reason of this tool and no request will hand it back: a
+// worker died, or the control host did not accept a request of Slurm. Slurm never changes a node that is DOWN and
+// powered down (22.05, run).
 func Abandoned(s reconfigure.NodeState) bool {
 	return s.Cloud() && s.Down() && s.Ours() && !s.Busy && !s.PoweringUp() && !s.PoweringDown()
 }
 
-// out reports whether no job is on the node and none can start, so that neither a fix nor a removal costs a job.
+// out reports whether no job is on the node and none can start, so that a fix or a removal cannot cost a job.
 func (v view) out() bool {
 	return !v.state.Up() && !v.state.PoweringUp() && !v.state.Running() && !v.state.Rebooting() &&
 		(v.state.GivenUp() || v.state.Down())

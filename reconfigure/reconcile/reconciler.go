@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Journal has the requests, and takes the fixes that are requests.
+// Journal has the requests, and stores the fixes that are requests.
 type Journal interface {
 	// Pending lists the requests without an outcome.
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
@@ -29,51 +29,52 @@ type Cloud interface {
 	// RemoveServer returns when the instance is removed; an absent instance is success. It MUST NOT remove an
 	// instance of another cluster, with another name, or created after the time before.
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
-	// RemovePort removes a port. That it is gone already is success. One that is not the cluster's, has another name, is
-	// used by a server or was not made before the time MUST stay.
+	// RemovePort removes a port; an absent port is success. It MUST NOT remove a port of another cluster, with
+	// another name, in use by a server, or created after the time before.
 	RemovePort(ctx context.Context, id, name string, before time.Time) error
 }
 
 // Scheduler is Slurm on a control node.
 type Scheduler interface {
-	// States returns the states of these nodes, as far as Slurm knows them. It may have others, too.
+	// States returns the states of these nodes, as far as Slurm knows them. The answer may have other nodes too.
 	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
-	// PowerDown gives nodes back to power saving, in whatever state they are.
+	// PowerDown hands nodes back to power saving, in any state.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
-	// PowerDownASAP drains nodes, marks the reason as ours, and has each powered down when its jobs have ended.
+	// PowerDownASAP drains nodes, marks the reason as ours, and makes Slurm power down each node when its jobs have
+	// ended.
 	PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 }
 
-// DefaultMinAge is the age from which on an instance that Terraform does not know belongs to no run of Terraform.
+// DefaultMinAge is the age from which an instance that Terraform does not know cannot belong to a run of Terraform.
 const DefaultMinAge = 15 * time.Minute
 
-// Reconciler compares the sources, and fixes what differs.
+// Reconciler compares the sources, and fixes differences.
 type Reconciler struct {
 	Cluster   reconfigure.Cluster
 	Journal   Journal
 	Observe   func(ctx context.Context) (snapshot.Snapshot, error)
 	Cloud     func(ctx context.Context) (Cloud, error)
 	Scheduler func(control reconfigure.Instance) Scheduler
-	MinAge    time.Duration // of an instance that Terraform does not know
+	MinAge    time.Duration // the minimum age of an instance that Terraform does not know
 	Commands  reconfigure.CloudCommands
 }
 
-// Comparison is the result of comparing the sources.
+// Comparison is the result of a comparison of the sources.
 type Comparison struct {
 	Findings []Finding
 	Seen     snapshot.Snapshot
 	Busy     Busy
-	work     work // as the journal had it after the sources were asked
+	work     work // from the journal, after the sources were asked
 }
 
-// DiffersError is that something differs. What, was shown.
+// DiffersError means that something differs. The differences were printed.
 type DiffersError struct{ Nodes nodeset.NodeSet }
 
 func (e *DiffersError) Error() string {
-	return fmt.Sprintf("%s: Slurm, Terraform and the cloud do not agree on what is there", e.Nodes)
+	return fmt.Sprintf("%s: Slurm, Terraform and the cloud differ", e.Nodes)
 }
 
-// Err returns a *DiffersError if something differs, and another error if that is not known in full.
+// Err returns a *DiffersError if something differs, and another error if a source did not answer.
 func (c Comparison) Err() error {
 	var unreachable []string
 	for _, u := range c.Seen.Unreachable() {
@@ -82,7 +83,7 @@ func (c Comparison) Err() error {
 	switch differs := c.Differs(); {
 	case len(unreachable) > 0:
 		return fmt.Errorf(
-			"what differs is not known in full, and nothing is fixed: no answer from: %s", strings.Join(unreachable, ", "),
+			"the comparison is incomplete, and nothing is fixed: no answer from: %s", strings.Join(unreachable, ", "),
 		)
 	case !differs.Empty():
 		return &DiffersError{differs}
@@ -90,13 +91,13 @@ func (c Comparison) Err() error {
 	return nil
 }
 
-// Left divides what is left after the fixes that are no requests, of which some failed: the findings for which requests
-// are made, and those that stay.
+// Left divides the findings that remain after the fixes that are not requests, some of which failed: those for which
+// requests are made, and the rest.
 func (c Comparison) Left(failed nodeset.NodeSet) (open, rest []Finding) {
 	for _, f := range c.Findings {
 		_, asked := f.Fix.Mode()
 		switch {
-		case asked && !failed.Contains(f.Node): // else it would double the instance that is still there
+		case asked && !failed.Contains(f.Node): // else the request would make a second instance
 			open = append(open, f)
 		case asked, f.Fix == None, failed.Contains(f.Node):
 			rest = append(rest, f)
@@ -116,7 +117,8 @@ func (c Comparison) Differs() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// CompareTwice compares, and compares again after a pause if anything differs. Only what both comparisons found counts.
+// CompareTwice compares, and compares again after a pause if anything differs. Only findings of both comparisons
+// count.
 func (r Reconciler) CompareTwice(ctx context.Context, pause time.Duration) (Comparison, error) {
 	first, err := r.Compare(ctx)
 	if err != nil || len(first.Findings) == 0 {
@@ -132,8 +134,8 @@ func (r Reconciler) CompareTwice(ctx context.Context, pause time.Duration) (Comp
 	return second, err
 }
 
-// Compare asks all sources, and the journal before and after them. A node that a request was at work on meanwhile is
-// not judged.
+// Compare asks all sources, and the journal before and after them. Nodes with a request at work meanwhile are not
+// judged.
 func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	before, err := r.work(ctx)
 	if err != nil {
@@ -152,9 +154,9 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: findings, Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests,
-// which may make new instances of the same names. It calls tell with each result, and returns the nodes for which that
-// failed: a request for them would make a second instance.
+// Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. Call it before the requests
+// are made, since they may make new instances with the same names. It calls tell with each result, and returns the
+// nodes for which that failed: a request for them would make a second instance.
 func (r Reconciler) Fix(
 	ctx context.Context, c Comparison, tell func(Finding, error) error,
 ) (failed nodeset.NodeSet, err error) {
@@ -210,7 +212,7 @@ func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Findin
 	for _, f := range down {
 		err := failure
 		if err == nil && !Abandoned(states[f.Node]) {
-			err = fmt.Errorf("%s is left alone: it is no longer DOWN with a reason of ours", f.Node)
+			err = fmt.Errorf("%s is skipped: it is no longer DOWN with a reason of this tool", f.Node)
 		}
 		if err == nil {
 			err = r.stillIdle(ctx, c, f.Node)
@@ -231,12 +233,12 @@ func with(findings []Finding, fix Fix) []Finding {
 func (r Reconciler) stillIdle(ctx context.Context, c Comparison, node string) error {
 	now, err := r.work(ctx)
 	if err == nil && now.busy(c.work).Contains(node) || now.whole {
-		err = fmt.Errorf("%s is left alone: a request has come for it meanwhile", node)
+		err = fmt.Errorf("%s is skipped: a request has come for it meanwhile", node)
 	}
 	return err
 }
 
-// Requests returns the fixes that are requests: one for each fix, with what was found as its reason.
+// Requests returns the fixes that are requests: one for each fix, with the findings as its reason.
 func Requests(findings []Finding) []reconfigure.Request {
 	nodes, found := map[Fix][]string{}, map[Fix][]string{}
 	for _, f := range findings {
@@ -262,7 +264,7 @@ func Requests(findings []Finding) []reconfigure.Request {
 // Words returns the kind for people.
 func (k Kind) Words() string { return strings.ReplaceAll(string(k), "_", " ") }
 
-// Submit writes requests to the journal for a caller. After an error, the returned ones are written.
+// Submit writes requests to the journal for a caller. On an error, the returned requests were written.
 func (r Reconciler) Submit(
 	ctx context.Context,
 	requests []reconfigure.Request,
@@ -278,9 +280,9 @@ func (r Reconciler) Submit(
 	return requests, nil
 }
 
-// Unattended compares, and fixes what the last comparison found too. It stores the new Look with keep before it fixes
-// anything, so that a fix that fails, or kills the process, is not tried again at every comparison. It only submits the
-// requests; a worker carries them out.
+// Unattended compares, and fixes what the previous comparison also found. It stores the new Look with keep before it
+// fixes anything, so that a fix that fails, or kills the process, is not retried at every comparison. It only submits
+// the requests; a worker carries them out.
 func (r Reconciler) Unattended(
 	ctx context.Context, last Look, stale time.Duration, keep func(Look) error, tell func(Finding, error) error,
 ) error {
@@ -304,9 +306,9 @@ func (r Reconciler) Unattended(
 	return errors.Join(failure, err)
 }
 
-// work has what the journal knows: open requests, and the last event of each node.
+// work has the journal's data: open requests, and the last event of each node.
 type work struct {
-	nodes nodeset.NodeSet // that requests without an outcome name
+	nodes nodeset.NodeSet // the nodes of requests without an outcome
 	whole bool            // such a request is for the whole cluster
 	last  map[string]reconfigure.Event
 }

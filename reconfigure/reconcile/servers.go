@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// strangers returns a finding for each instance of ours that has the node's name, that Terraform does not know, and
-// that is too old to belong to a run of Terraform.
+// strangers returns a finding for each instance of the cluster that has the node's name, is unknown to Terraform, and
+// is too old to belong to a run of Terraform.
 func (c comparison) strangers(v view) []Finding {
 	if !c.cloud || !c.terraform || c.adoptable(v) {
 		return nil
@@ -23,7 +23,7 @@ func (c comparison) strangers(v view) []Finding {
 		f := Finding{
 			Kind:   Orphan,
 			Server: s.ID,
-			Detail: "the cloud has an instance of ours that Terraform does not know: " + s.ID,
+			Detail: "the cloud has an instance of this cluster that Terraform does not know: " + s.ID,
 		}
 		if len(c.seen.Servers[v.node]) > 1 {
 			f.Kind, f.Detail = Doubled, "the cloud has several instances of this name, and Terraform does not know "+s.ID
@@ -38,23 +38,24 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
-// unused reports whether no job can be on a server: it has a compute node's name, and Slurm does not use that node, or
-// uses it at another address.
+// unused reports whether no job can be on a server: the server has a compute node's name, and Slurm does not use that
+// node, or uses it at another address.
 func (c comparison) unused(v view, s reconfigure.Server) bool {
 	if !c.declared.Contains(v.node) {
-		return false // it may belong to what the site has added to the root module, or to a declaration that is being edited
+		// it may belong to the site's additions to the root module, or to a declaration that is being edited
+		return false
 	}
 	return v.out() || v.made && !v.instance.Tainted && v.own != nil && v.elsewhere(s)
 }
 
-// elsewhere reports whether slurmctld reaches the node at the address of its own instance, and not at that of another
-// server. A host name as the node's address says nothing.
+// elsewhere reports whether slurmctld reaches the node at the address of its instance, not at that of another server.
+// If the node's address is a host name, that is unknown.
 func (v view) elsewhere(s reconfigure.Server) bool {
 	at, err := netip.ParseAddr(v.state.Address)
 	return err == nil && s.Address != "" && at.String() != s.Address && at.String() == v.own.Address
 }
 
-// said is a server's status, with the cloud's words where it is in ERROR.
+// said returns a server's status, with the cloud's fault if it is in ERROR.
 func said(s reconfigure.Server) string {
 	if s.Failed() && s.Fault.Words != "" {
 		return string(s.Status) + ": " + s.Fault.Words
@@ -62,7 +63,7 @@ func said(s reconfigure.Server) string {
 	return string(s.Status)
 }
 
-// starting is what an administrator may type to have a stopped instance run again; empty where it is not so simple.
+// starting returns the command that starts a stopped instance again; empty if there is no single command.
 func (c comparison) starting(v view) string {
 	if v.own == nil || c.commands.Start[v.own.Status] == "" {
 		return ""
@@ -70,8 +71,9 @@ func (c comparison) starting(v view) string {
 	return c.commands.Start[v.own.Status] + v.own.ID
 }
 
-// leakedPorts are the ports of ours with a node's name that no server uses, that are old enough to belong to no run of
-// Terraform, and that Terraform does not know: it was told of no such node, or has another port of the node.
+// leakedPorts returns a finding for each port of the cluster that has the node's name, is not used by a server, is
+// too old to belong to a run of Terraform, and is unknown to Terraform: the node is not in the map, or has another
+// port.
 func (c comparison) leakedPorts(v view) []Finding {
 	if !c.cloud || !c.terraform {
 		return nil
@@ -86,7 +88,7 @@ func (c comparison) leakedPorts(v view) []Finding {
 		}
 		f := Finding{
 			Kind: LeakedPort, Port: p.ID, Fix: Delete,
-			Detail: "no server uses this port of ours, and Terraform does not know it: " + p.ID,
+			Detail: "no server uses this port of the cluster, and Terraform does not know it: " + p.ID,
 		}
 		if !c.declared.Contains(v.node) && v.node != c.cluster.Control.Name {
 			f.Fix, f.Command = None, c.commands.RemovePort+p.ID // it may belong to a declaration that is being edited
@@ -105,7 +107,7 @@ func (c comparison) attributes(v view) []Finding {
 	var all []Finding
 	outdated := c.seen.Outdated(c.cluster, v.node)
 	if v.own != nil && v.told && v.own.ImageID != "" && v.own.ImageID != v.spec.ImageID {
-		detail := "its image is " + v.own.ImageID + ", but Terraform was told " + v.spec.ImageID
+		detail := "its image is " + v.own.ImageID + ", but in Terraform's map it is " + v.spec.ImageID
 		all = append(all, Finding{Kind: Image, Detail: detail, Command: updating})
 		outdated = slices.DeleteFunc(outdated, func(d snapshot.Drift) bool { return d == snapshot.DriftImage })
 	}
@@ -118,8 +120,8 @@ func (c comparison) attributes(v view) []Finding {
 		})
 	}
 	if v.own != nil && (v.own.Stopped() || v.own.Failed()) && !c.seen.Rests(c.cluster, v.node) {
-		f := Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating}
-		if v.spec.Stopped() && !c.persistent.Contains(v.node) { // an update would not start it
+		f := Finding{Kind: Stopped, Detail: "the status of its instance in the cloud is " + said(*v.own), Command: updating}
+		if v.spec.Stopped() && !c.persistent.Contains(v.node) { // an update would not start the instance
 			f.Command = poweringDown
 		}
 		all = append(all, f)

@@ -14,7 +14,7 @@ import (
 type Look struct {
 	Time     time.Time `json:"time"`
 	Findings []Finding `json:"findings,omitempty"`
-	// Tried is when something was last done about a finding, by node and kind.
+	// Tried has the time of the last fix of a finding, by node and kind.
 	Tried       map[string]time.Time   `json:"tried,omitempty"`
 	Unreachable []snapshot.Unreachable `json:"unreachable,omitempty"`
 }
@@ -23,12 +23,13 @@ type Look struct {
 // comparison may come late.
 const StaleAfter = 4
 
-// again is the time after which a finding is fixed again. A fix that does not help, such as a removal that the cloud
-// refuses, would otherwise fill the journal with requests that end in the same way.
+// again is the time after which a finding is fixed again. Otherwise a fix that does not help, such as a removal that
+// the cloud refuses, would fill the journal with requests that end in the same way.
 const again = time.Hour
 
-// Next returns what the worker fixes by itself after another comparison, and the Look to keep. A finding that is seen
-// once may be a state between two steps, so the comparison before must have it too, and must not be older than stale.
+// Next returns the findings that the worker fixes unattended after another comparison, and the Look to keep. A
+// finding that occurs once may be an intermediate state, so the previous comparison must also have it, and must not
+// be older than stale.
 func (l Look) Next(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding, stale time.Duration,
 ) (fix []Finding, next Look) {
@@ -54,11 +55,11 @@ func (l Look) Next(
 	return fix, next
 }
 
-// Unattended returns the findings that the worker may fix by itself: a cloud node that has leftovers which Slurm does
-// not use, or that Slurm waits for in vain. Of persistent nodes, whose instances are there to stay, slurmd is started,
-// a drain of ours that is left over ends, and instances are adopted.
-// A node that is not declared is left, since somebody may be editing the declaration. So is one that an administrator
-// has taken out of use and may be working on.
+// Unattended returns the findings that the worker may fix without an administrator: a cloud node with leftovers that
+// Slurm does not use, or one that Slurm waits for in vain. For persistent nodes, whose instances must stay, the
+// worker starts slurmd, ends leftover drains of this tool, and adopts instances. It skips undeclared nodes, since
+// somebody may be editing the declaration, and nodes that an administrator has taken out of use and may be working
+// on.
 func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding) []Finding {
 	harmless := map[Kind][]Fix{
 		Orphan:     {Delete},
@@ -75,7 +76,7 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 	}
 	clouds := cluster.Nodes().Difference(cluster.Persistent())
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
-		if f.Kind == Unadopted { // nothing of the node itself is touched
+		if f.Kind == Unadopted { // the node itself does not change
 			return f.Fix != Resume
 		}
 		if f.Kind == Silent {
@@ -84,23 +85,23 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 		if f.Kind == Drained {
 			return f.Fix != Update || attended(seen.States[f.Node])
 		}
-		if f.Kind == Aged && f.Fix == Renew { // the group is declared to have its nodes made anew
+		if f.Kind == Aged && f.Fix == Renew { // the declaration of the group asks for it
 			return attended(seen.States[f.Node])
 		}
 		return !slices.Contains(harmless[f.Kind], f.Fix) || !clouds.Contains(f.Node) || attended(seen.States[f.Node])
 	})
 }
 
-// unanswered reports whether Slurm has set a node DOWN by itself, since its slurmd does not answer, and no administrator
-// works at it (slurmctld, set_node_down_ptr).
+// unanswered reports whether Slurm itself set a node DOWN, since its slurmd does not answer, and no administrator
+// works on it (slurmctld, set_node_down_ptr).
 func unanswered(s reconfigure.NodeState) bool {
 	return !s.HasAny(reconfigure.NodeMaintenance|reconfigure.NodeDrain|reconfigure.NodeFail) &&
 		(s.Reason == "" || strings.HasPrefix(s.Reason, "Not responding"))
 }
 
-// attended reports whether an administrator has, or may have, taken a node out of use: it has a drain that is not ours,
-// is in maintenance, or is DOWN by neither us nor Slurm's power saving. A node that does not answer is DOWN too, until
-// power saving powers it down after SuspendTime.
+// attended reports whether an administrator has, or may have, taken a node out of use: the node has a drain that is
+// not ours, is in maintenance, or was set DOWN by neither this tool nor Slurm's power saving. A node that does not
+// answer is DOWN too, until power saving powers it down after SuspendTime.
 func attended(s reconfigure.NodeState) bool {
 	const power = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown | reconfigure.NodePoweringUp
 	down := s.Down() && !s.HasAny(power)

@@ -15,11 +15,11 @@ import (
 // State is the state of a request without an outcome.
 type State string
 
-// The states. A deferred request has the kind of its deferral.
+// The states. The state of a deferred request is the kind of its deferral.
 const (
-	Waits           State = "waits"       // for a worker, or for requests that come first
+	Waits           State = "waits"       // it waits for a worker, or for earlier requests
 	AtWork          State = "at_work"     // a worker carries it out
-	Interrupted     State = "interrupted" // its worker has died, and no other one is at work
+	Interrupted     State = "interrupted" // its worker has died, and there is no other one
 	WaitsForJobs          = State(reconfigure.WaitsForJobs)
 	WaitsForSlurm         = State(reconfigure.SlurmUnreachable)
 	WaitsForCloud         = State(reconfigure.CloudUnreachable)
@@ -43,21 +43,21 @@ func (s State) Deferred() bool {
 // Request is a request without an outcome.
 type Request struct {
 	reconfigure.Request
-	Begun bool  `json:"begun"` // something was done for it
+	Begun bool  `json:"begun"` // an operation has begun for it
 	State State `json:"state"`
 
 	moved time.Time        // the time of its last event
 	since time.Time        // when the worker that is at work acquired the lease
-	at    map[string]place // the phase of each node; under the empty name, events of no single node
+	at    map[string]place // the phase of each node; the empty name is for events that name no node
 }
 
-// place is the phase of a node, and when it last changed.
+// place is the phase of a node, and the time of its last change.
 type place struct {
 	stop
 	moved time.Time
 }
 
-// NewRequest returns a request with its progress. The events are those of the plans that it was in, oldest first.
+// NewRequest returns a request with its progress. The events are those of the request's plans, oldest first.
 func NewRequest(r reconfigure.Request, events []reconfigure.Event) Request {
 	p := Request{Request: r, Begun: len(events) > 0, at: map[string]place{}}
 	for _, e := range events {
@@ -82,13 +82,12 @@ func (p Request) state(working bool, since time.Time) State {
 	case running:
 		return AtWork
 	case working:
-		return Waits // other requests come first
+		return Waits // earlier requests come first
 	}
 	return Interrupted
 }
 
-// deferral returns what a deferred request waits for. If its nodes wait for different things, anything else comes
-// before jobs.
+// deferral returns what a deferred request waits for. If its nodes wait for different things, jobs come last.
 func (p Request) deferral() State {
 	if whole, ok := p.Deferral(""); ok {
 		return State(whole.Kind)
@@ -122,7 +121,7 @@ func (p Request) WithJobs() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// Why returns the reason why a request is deferred, if that is not jobs.
+// Why returns the reason of a deferral other than jobs.
 func (p Request) Why() string {
 	for _, d := range p.Deferred {
 		if State(d.Kind) == p.State {
@@ -132,7 +131,7 @@ func (p Request) Why() string {
 	return ""
 }
 
-// Activity is what a request does, or waits to do, with a node.
+// Activity is what a request does, or waits to do, at a node.
 type Activity struct {
 	State   State                 `json:"state"`
 	Request reconfigure.RequestID `json:"request"`
@@ -143,8 +142,8 @@ type Activity struct {
 	Since   time.Time             `json:"since"`
 }
 
-// activities returns what is done with each node. If several requests name a node, the one that is at work counts, then
-// the deferred ones, and the older one among equals.
+// activities returns the activity at each node. If several requests name a node, the one at work counts, then the
+// deferred ones; among equals, the oldest.
 func activities(requests []Request) map[string]Activity {
 	doing := map[string]Activity{}
 	for _, r := range requests {
@@ -174,7 +173,7 @@ func (p Request) concerned() nodeset.NodeSet {
 	return p.Open().Union(nodeset.Of(names...))
 }
 
-// activity returns what the request does with a node; false if it is finished with the node.
+// activity returns the activity of the request at a node; false if it has finished with the node.
 func (p Request) activity(node string) (Activity, bool) {
 	a := Activity{State: p.State, Request: p.ID, Mode: p.Mode, Since: p.Submitted}
 	at, open := p.at[node], p.Nodes.Empty() || p.Open().Contains(node)
@@ -196,7 +195,7 @@ func (p Request) activity(node string) (Activity, bool) {
 	case p.State == Waits:
 		return a, open && p.Open().Contains(node)
 	}
-	return a, false // nothing is done with it
+	return a, false // no activity
 }
 
 // words returns the activity for people.
@@ -213,7 +212,7 @@ func (a Activity) words(now time.Time) string {
 	return string(a.Mode) + " " + a.State.Words() + " " + since
 }
 
-// details returns the words with the request, and the step or the reason.
+// details returns the words, the request, and the step or the reason.
 func (a Activity) details(now time.Time) string {
 	said := a.words(now) + " (" + string(a.Mode) + ", request " + a.Request.String() + ")"
 	if more := cmp.Or(a.Step, a.Reason); more != "" {
@@ -222,16 +221,16 @@ func (a Activity) details(now time.Time) string {
 	return said
 }
 
-// BegunWords returns, for a request that cannot be cancelled, its state and what an administrator can do instead.
+// BegunWords returns the state of a request that cannot be cancelled, and what an administrator can do instead.
 func (p Request) BegunWords() string {
 	is := map[State]string{
-		Waits:           "was taken up by a worker",
+		Waits:           "was started by a worker",
 		AtWork:          "is at work",
 		WaitsForJobs:    "waits for jobs on " + p.WithJobs().String(),
 		WaitsForSlurm:   "waits for Slurm: " + text.OneLine(p.Why()),
 		WaitsForCloud:   "waits for the cloud: " + text.OneLine(p.Why()),
-		CannotBePlanned: "cannot be planned now, and is tried again: " + text.OneLine(p.Why()),
-		Interrupted:     "was interrupted, and the next worker takes it up again",
+		CannotBePlanned: "cannot be planned now, and will be retried: " + text.OneLine(p.Why()),
+		Interrupted:     "was interrupted, and the next worker continues it",
 	}[p.State]
 	return is + "; " + p.remedy()
 }
@@ -239,13 +238,13 @@ func (p Request) BegunWords() string {
 func (p Request) remedy() string {
 	switch {
 	case p.State.Deferred() && p.State != WaitsForJobs:
-		return "fix that, or have nothing begin by `reconfigure pause`"
+		return "fix that, or stop new operations by `reconfigure pause`"
 	case p.State == WaitsForJobs && (p.Mode == reconfigure.Shrink || p.Mode == reconfigure.Resize):
-		return "with another `reconfigure enlarge` its nodes stay"
+		return "another `reconfigure enlarge` keeps its nodes"
 	case p.State == WaitsForJobs:
-		return "where they do not end within its --drain-timeout, the nodes stay as they are"
+		return "if they do not end within its --drain-timeout, the nodes stay as they are"
 	case p.Mode == reconfigure.Resume:
-		return fmt.Sprintf("`scontrol update nodename=%s state=power_down` has the nodes removed again", p.Nodes)
+		return fmt.Sprintf("`scontrol update nodename=%s state=power_down` removes the nodes again", p.Nodes)
 	case p.Mode == reconfigure.Suspend:
 		return "Slurm resumes the nodes as soon as a job needs them"
 	}

@@ -33,11 +33,10 @@ func formerNodes(c reconfigure.Campaign) nodeset.NodeSet {
 // String is the same for people.
 func (c Campaign) String() string { return strings.Join(c.Words(time.Now()), "\n") }
 
-// Words returns a line for each fact.
 func (c Campaign) Words(now time.Time) []string {
 	head := fmt.Sprintf("Campaign %s over %s is %s", c.ID, strings.Join(c.Groups, ", "), c.State)
 	if c.Rollback != 0 {
-		head += fmt.Sprintf(" (it takes campaign %s back)", c.Rollback)
+		head += fmt.Sprintf(" (the rollback of campaign %s)", c.Rollback)
 	}
 	if c.Why != "" {
 		head += ": " + text.OneLine(c.Why)
@@ -47,7 +46,7 @@ func (c Campaign) Words(now time.Time) []string {
 		since += " by " + text.OneLine(c.Caller)
 	}
 	lines := []string{head + ".", fmt.Sprintf(
-		"It was %s; %d nodes were outdated then, %d are updated, %d are under way, %d failed.",
+		"It was %s; %d nodes were outdated then, %d are updated, %d are in progress, %d failed.",
 		since, c.Outdated.Len(), c.Done.Len(), len(c.Open), len(c.Failed))}
 	for _, k := range c.Canaries {
 		line := fmt.Sprintf("Canary %s of %s: %s", k.Node, k.Group, k.Phase)
@@ -57,7 +56,7 @@ func (c Campaign) Words(now time.Time) []string {
 		lines = append(lines, line+".")
 	}
 	if len(c.Open) > 0 {
-		lines = append(lines, fmt.Sprintf("Under way: %s.", nodeset.Collect(maps.Keys(c.Open))))
+		lines = append(lines, fmt.Sprintf("In progress: %s.", nodeset.Collect(maps.Keys(c.Open))))
 	}
 	for _, node := range nodeset.Collect(maps.Keys(c.Failed)).Names() {
 		lines = append(lines, fmt.Sprintf("Failed: %s: %s.", node, text.OneLine(c.Failed[node])))
@@ -75,8 +74,8 @@ func (e *CampaignError) Error() string {
 	return fmt.Sprintf("campaign %s: not updated: %s", e.ID, e.Failed)
 }
 
-// Problem returns why the campaign is not done with all of its nodes, or nil: a *CampaignError of one that has ended by
-// itself, another error of one that is paused or was aborted.
+// Problem returns why the campaign has not updated all of its nodes, or nil: a *CampaignError if it has ended,
+// another error if it is paused or was aborted.
 func (c Campaign) Problem() error {
 	switch {
 	case c.State != reconfigure.CampaignDone:
@@ -92,8 +91,8 @@ func (c Campaign) advice() []string {
 	if c.State != reconfigure.CampaignPaused {
 		return nil
 	}
-	return []string{"`reconfigure campaign continue` goes on, and tries again what failed; `reconfigure campaign abort` " +
-		"ends it; `reconfigure update --rollback` goes back to the former image."}
+	return []string{"`reconfigure campaign continue` continues and retries what failed; `reconfigure campaign abort` " +
+		"ends it; `reconfigure update --rollback` returns to the previous image."}
 }
 
 // CampaignPreview is what a dry run of a campaign prints.
@@ -102,7 +101,7 @@ type CampaignPreview struct {
 	Groups      []string                   `json:"groups"`
 	Limits      reconfigure.CampaignLimits `json:"limits"`
 	Canary      bool                       `json:"canary"`
-	Nodes       nodeset.NodeSet            `json:"nodes"` // that are outdated
+	Nodes       nodeset.NodeSet            `json:"nodes"` // the outdated nodes
 	Aborts      reconfigure.CampaignID     `json:"aborts,omitempty"`
 }
 
@@ -119,7 +118,7 @@ func (p CampaignPreview) String() string {
 		b.WriteString("nothing to do: no node is outdated")
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%d nodes of %s are outdated, and are updated: %s\n", p.Nodes.Len(), strings.Join(p.Groups, ", "),
+	fmt.Fprintf(&b, "%d nodes of %s are outdated and would be updated: %s\n", p.Nodes.Len(), strings.Join(p.Groups, ", "),
 		p.Nodes)
 	fmt.Fprintf(&b, "at most %d at a time, with at most %d nodes of the groups that Slurm cannot use", p.Limits.Batch,
 		p.Limits.MaxUnavailable)

@@ -15,7 +15,7 @@ import (
 func TestACampaignNeedsAWorker(t *testing.T) {
 	c := NewCampaign(reconfigure.Campaign{ID: 3, State: reconfigure.CampaignRunning})
 	for leader, want := range map[string]string{
-		"": "No worker is at work: `reconfigure worker` starts one.", "process 4": "At work: process 4",
+		"": "No worker runs: `reconfigure worker` starts one.", "process 4": "At work: process 4",
 	} {
 		notes := Report{Campaign: &c, Leader: leader}.notes(Layout{Now: time.Now()})
 		if got := notes[len(notes)-1]; got != want {
@@ -39,11 +39,11 @@ func TestACampaignInWords(t *testing.T) {
 		},
 	}
 	want := []string{
-		"Campaign 3 over a, b is paused (it takes campaign 2 back): the canary b1 failed.",
-		"It was started 1h30m ago by anna; 4 nodes were outdated then, 1 are updated, 1 are under way, 1 failed.",
+		"Campaign 3 over a, b is paused (the rollback of campaign 2): the canary b1 failed.",
+		"It was started 1h30m ago by anna; 4 nodes were outdated then, 1 are updated, 1 are in progress, 1 failed.",
 		"Canary a1 of a: passed.",
 		"Canary b1 of b: failed: the test job 4 ended as FAILED.",
-		"Under way: a2.",
+		"In progress: a2.",
 		"Failed: a3: no SSH.",
 	}
 	got := NewCampaign(c).Words(now)

@@ -31,7 +31,7 @@ func WriteEvidence(w io.Writer, nodes nodeset.NodeSet, kept []reconfigure.Eviden
 	}
 	switch {
 	case !nodes.Empty():
-		fmt.Fprintf(&b, "nothing is kept of %s\n", nodes)
+		fmt.Fprintf(&b, "nothing is kept for %s\n", nodes)
 	case len(kept) == 0:
 		b.WriteString("nothing is kept\n")
 	}

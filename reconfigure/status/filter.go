@@ -31,7 +31,8 @@ func (f Filter) all() bool {
 	return f.Nodes.Empty() && len(f.Groups)+len(f.States) == 0 && !f.Outdated && !f.Failing
 }
 
-// names reports whether the filter asks for single nodes, so that each of them has a line, also if it is powered down.
+// names reports whether the filter asks for single nodes, so that each of them has a line, even if it is powered
+// down.
 func (f Filter) names() bool { return !f.Nodes.Empty() || len(f.States) > 0 }
 
 // Only returns the report on the nodes that the filter selects, with their groups and the requests that concern them.
@@ -47,7 +48,7 @@ func (r Report) Only(f Filter) Report {
 	}
 	r.Groups = slices.DeleteFunc(slices.Clone(r.Groups), func(g Group) bool { return !groups[g.Group] })
 	r.Requests = slices.DeleteFunc(slices.Clone(r.Requests), func(p Request) bool {
-		return !p.Nodes.Empty() && p.Nodes.Intersect(picked).Empty() // a request that names no node is for all nodes
+		return !p.Nodes.Empty() && p.Nodes.Intersect(picked).Empty() // a request without nodes is for all nodes
 	})
 	r.unfolded = f.names()
 	return r
@@ -82,7 +83,7 @@ func ParseStates(texts []string) ([]StateWord, error) {
 		word, ok := known[strings.ToUpper(strings.TrimSpace(text))]
 		if !ok {
 			all := strings.ToLower(strings.Join(keys(known), ", "))
-			return nil, fmt.Errorf("no node state of Slurm is called %q; there are %s", text, all)
+			return nil, fmt.Errorf("Slurm has no node state %q; the states are %s", text, all)
 		}
 		words = append(words, word)
 	}

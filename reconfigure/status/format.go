@@ -12,7 +12,7 @@ import (
 // Format is a form of output.
 type Format string
 
-// The formats: a table, one with all columns and lines, and two for programs.
+// The formats: a table, a table with all columns and lines, and two for programs.
 const (
 	FormatTable Format = "table"
 	FormatWide  Format = "wide"
@@ -20,16 +20,16 @@ const (
 	FormatYAML  Format = "yaml"
 )
 
-// Table writes a value for people, in lines of that width; zero is no limit.
+// Table writes a value for people, in lines of at most width characters; zero is no limit.
 type Table = func(w io.Writer, wide bool, width int) error
 
-// ParseFormat returns the format of that name, or the standard one unless a name is given. AsJSON reports whether JSON
-// is asked for in another way too, which must not contradict the name.
+// ParseFormat returns the format with that name, or the default one if no name is given. AsJSON is the flag --json,
+// which must not contradict the name.
 func ParseFormat(name string, given, asJSON bool) (Format, error) {
 	format := Format(name)
 	switch {
 	case given && !slices.Contains([]Format{FormatTable, FormatWide, FormatJSON, FormatYAML}, format):
-		return "", fmt.Errorf("there is no output format %q: there are table, wide, json and yaml", name)
+		return "", fmt.Errorf("unknown output format %q: use table, wide, json or yaml", name)
 	case asJSON && given && format != FormatJSON:
 		return "", fmt.Errorf("--json and --output %s contradict each other", name)
 	case asJSON:

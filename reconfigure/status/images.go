@@ -19,17 +19,17 @@ import (
 type Image struct {
 	reconfigure.Image
 	Declared []string        `json:"declared"` // the node groups, or "control", that declare it now
-	Nodes    nodeset.NodeSet `json:"nodes"`    // whose instance is of it
-	Unused   bool            `json:"unused"`   // no group declares it, and no node runs on it
-	// ReadySeconds is how long its nodes took to come up when they were made last, the median; zero if that is unknown.
+	Nodes    nodeset.NodeSet `json:"nodes"`    // the nodes whose instance was made of it
+	Unused   bool            `json:"unused"`   // no group declares it, and no node uses it
+	// ReadySeconds is the median time that its nodes took to become ready when they were last made; zero if unknown.
 	ReadySeconds float64 `json:"ready_seconds,omitempty"`
 }
 
-// StatusGone is the status of an image that nodes run on and the cloud no longer has.
+// StatusGone is the status of an image that nodes use and the cloud no longer has.
 const StatusGone = "gone"
 
-// NewImages returns the images of a cluster: those that its nodes run on, those that are declared, and those that it
-// has made, the newest first. Ready is how long nodes took to come up when they were made last.
+// NewImages returns the images of a cluster: those that its nodes use, those that are declared, and those that it has
+// made, the newest first. Ready is how long nodes took to become ready when they were last made.
 func NewImages(
 	c reconfigure.Cluster, seen snapshot.Snapshot, there []reconfigure.Image, ready map[string]time.Duration,
 ) []Image {
@@ -64,7 +64,7 @@ func NewImages(
 	for id, i := range of {
 		i.Unused = i.Nodes.Empty() && len(i.Declared) == 0
 		if i.Unused && i.Request == 0 {
-			continue // it has nothing to do with the cluster
+			continue // it is not an image of the cluster
 		}
 		if all := slices.Sorted(slices.Values(took[id])); len(all) > 0 {
 			i.ReadySeconds = all[len(all)/2].Seconds()
@@ -119,21 +119,21 @@ func size(bytes int64) string {
 // NewImage is an image that was made, and what to do with it.
 type NewImage struct {
 	Image
-	Group string `json:"group"` // of the node that it is of
+	Group string `json:"group"` // the group of the node of which it was made
 	Line  string `json:"line"`  // for the node group in group_vars/all.yml
-	// BeforeSeconds is how long the nodes of the group took to come up when they were made last, the median; zero if that
-	// is unknown.
+	// BeforeSeconds is the median time that the nodes of the group took to become ready when they were last made;
+	// zero if unknown.
 	BeforeSeconds float64 `json:"before_seconds,omitempty"`
 }
 
-// Made returns the image of a name, with how long the nodes of a group took to come up; false if there is none.
+// Made returns the image with a name, and how long the nodes of a group took to become ready; false if there is none.
 func Made(images []Image, name string, g reconfigure.NodeGroup, ready map[string]time.Duration) (NewImage, bool) {
 	i := slices.IndexFunc(images, func(i Image) bool { return i.Name == name && i.Request != 0 })
 	if i < 0 {
 		return NewImage{}, false
 	}
 	made := NewImage{Image: images[i], Group: g.Name}
-	quoted, _ := json.Marshal(name) // a JSON string is a YAML string
+	quoted, _ := json.Marshal(name) // a JSON string is also a YAML string
 	made.Line = "image: " + string(quoted)
 	var took []time.Duration
 	for node, d := range ready {
@@ -156,10 +156,10 @@ func (n NewImage) String() string {
 	}
 	fmt.Fprintf(&b, "\nin group_vars/all.yml, node group %s:\n    %s\n", n.Group, n.Line)
 	if n.BeforeSeconds > 0 {
-		fmt.Fprintf(&b, "its nodes took %s to come up so far", text.Span(seconds(n.BeforeSeconds)))
+		fmt.Fprintf(&b, "its nodes took %s to become ready so far", text.Span(seconds(n.BeforeSeconds)))
 	} else {
-		b.WriteString("how long its nodes took to come up so far is not known")
+		b.WriteString("it is unknown how long its nodes took to become ready so far")
 	}
-	b.WriteString("; of the new image none has come up yet, see `reconfigure image list`\n")
+	b.WriteString("; for the new image see `reconfigure image list`, after its first node\n")
 	return b.String()
 }

@@ -73,11 +73,11 @@ func TestNewImageSaysWhatToDeclare(t *testing.T) {
 	const want = `image second is i2, 5 MiB
 in group_vars/all.yml, node group standard:
     image: "second"
-its nodes took 1m30s to come up so far; of the new image none has come up yet, see ` + "`reconfigure image list`\n"
+its nodes took 1m30s to become ready so far; for the new image see ` + "`reconfigure image list`, after its first node\n"
 	if diff := cmp.Diff(want, made.String()); diff != "" || !found {
 		t.Errorf("found %t (-want +got):\n%s", found, diff)
 	}
-	if made, _ = status.Made(images, "second", c.Groups[0], nil); !strings.Contains(made.String(), "is not known") {
+	if made, _ = status.Made(images, "second", c.Groups[0], nil); !strings.Contains(made.String(), "it is unknown") {
 		t.Errorf("without times it says\n%s", made)
 	}
 	if made, found := status.Made(images, "base", c.Groups[0], ready); found {

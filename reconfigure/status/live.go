@@ -22,7 +22,7 @@ type LiveView struct {
 	size  func() (width, height int)
 	now   func() time.Time
 	sieve sieve
-	nodes map[string]stop // the phase of each node; under the empty name, events of no single node
+	nodes map[string]stop // the phase of each node; the empty name is for events that name no node
 	shown []string        // the picture on the screen, line by line
 }
 
@@ -32,10 +32,10 @@ type stop struct {
 	level  reconfigure.Level // Begun, Done or Failed
 	reason string            // why it failed
 	since  time.Time         // when the phase began
-	step   reconfigure.Event // the last one
+	step   reconfigure.Event // the last step
 }
 
-// NewLiveView shows a request on a terminal. Its size is asked for at each redraw.
+// NewLiveView shows a request on a terminal. Each redraw reads the terminal's size.
 func NewLiveView(out io.Writer, r reconfigure.Request, size func() (width, height int)) *LiveView {
 	fmt.Fprintf(out, "request %s: %s\n", r.ID, strings.TrimSpace(string(r.Mode)+" "+r.Nodes.String()))
 	return &LiveView{
@@ -73,14 +73,14 @@ func (s stop) after(e reconfigure.Event) stop {
 	return s
 }
 
-// cohort is the nodes in the same phase.
+// cohort has the nodes in the same phase.
 type cohort struct {
-	stop  // since is that of the first node, and step the last step of all
+	stop  // since is that of the first node, step the last step of all nodes
 	names []string
 }
 
-// cohorts groups the nodes by their phase. Those that failed come first, so that they are never cut off at the bottom
-// of the terminal.
+// cohorts groups the nodes by their phase. Failed nodes come first, so that they are never cut off at the bottom of
+// the terminal.
 func cohorts(nodes map[string]stop) []cohort {
 	together := map[stop]cohort{}
 	for name, s := range nodes {
@@ -124,7 +124,7 @@ func picture(nodes map[string]stop, now time.Time, width, height int) []string {
 	return lines
 }
 
-// rank gives the order of lines: failed, under way, done.
+// rank gives the order of lines: failed, begun, done.
 func rank(l reconfigure.Level) int {
 	return slices.Index([]reconfigure.Level{reconfigure.Failed, reconfigure.Begun, reconfigure.Done}, l)
 }
@@ -151,7 +151,7 @@ func (c cohort) line(now time.Time, width int) string {
 	)
 }
 
-// draw prints news above the picture and replaces the picture, by one write, so that nothing flickers. The control
+// draw prints news above the picture and replaces the picture. It does so in one write, to avoid flicker. The control
 // sequences are those of ECMA-48.
 func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
 	if len(news) == 0 && slices.Equal(lines, v.shown) {
@@ -175,7 +175,7 @@ func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
 	_, _ = io.WriteString(v.out, b.String())
 }
 
-// erase removes the picture. A terminal that was made narrower meanwhile has wrapped its lines.
+// erase removes the picture. A terminal that has become narrower has wrapped its lines.
 func (v *LiveView) erase() string {
 	width, _ := v.size()
 	rows := 0

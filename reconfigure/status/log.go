@@ -17,7 +17,7 @@ type LogView struct {
 	verbose bool
 }
 
-// NewLogView logs that the request was submitted. A verbose view logs each step of Terraform and Ansible, too.
+// NewLogView logs that the request was submitted. A verbose view also logs each step of Terraform and Ansible.
 func NewLogView(ctx context.Context, log *slog.Logger, r reconfigure.Request, verbose bool) LogView {
 	log = log.With("request", r.ID)
 	args := []any{"mode", r.Mode}

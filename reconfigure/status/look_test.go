@@ -26,7 +26,7 @@ func TestTheLastLookForPeople(t *testing.T) {
 		): "The worker compared the sources 1m00s ago: not all of them answered.",
 		look(
 			reconcile.StaleAfter*every+time.Second, nil,
-		): "The worker compared the sources 20m01s ago, and not since (`reconfigure worker` does): they agreed.",
+		): "The worker compared the sources 20m01s ago, and not since then (`reconfigure worker` does): they agreed.",
 	} {
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -32,11 +32,11 @@ func WriteOutcome(w io.Writer, r reconfigure.Request, o reconfigure.Outcome, wid
 	return err
 }
 
-// Headline returns in few words how a request ended.
+// Headline returns the result of a request in a few words.
 func Headline(o reconfigure.Outcome) string {
 	switch {
 	case o.Code == reconfigure.CodePartial:
-		return "done in part"
+		return "partly done"
 	case o.Code == reconfigure.CodeDone && !slices.ContainsFunc(o.Verdicts, func(v reconfigure.Verdict) bool {
 		return v.Status == reconfigure.StatusDone
 	}):
@@ -54,7 +54,7 @@ func Results(verdicts []reconfigure.Verdict) []text.Group[reconfigure.Verdict] {
 	})
 }
 
-// Result returns in few words what became of a node.
+// Result returns the result for a node in a few words.
 func Result(v reconfigure.Verdict) string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
@@ -85,16 +85,16 @@ func Why(v reconfigure.Verdict) string {
 // OutcomeError is the outcome of a request that did not end as asked. The nodes' reasons were shown with the outcome.
 type OutcomeError struct {
 	Outcome reconfigure.Outcome
-	Logs    string // the folder where more is to be read
+	Logs    string // the folder with the details
 }
 
 func (e *OutcomeError) Error() string {
 	o := e.Outcome
 	if o.Code == reconfigure.CodeCancelled {
-		return fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+		return fmt.Sprintf("request %s was cancelled: %s", o.Request, o.Error)
 	}
 	if o.Error != "" {
-		return fmt.Sprintf("request %s failed as a whole: %s\n%s has more", o.Request, o.Error, e.Logs)
+		return fmt.Sprintf("request %s failed as a whole: %s\nfor details see %s", o.Request, o.Error, e.Logs)
 	}
 	bad, all := 0, 0
 	for _, v := range o.Verdicts {
@@ -103,5 +103,5 @@ func (e *OutcomeError) Error() string {
 			bad += nodes
 		}
 	}
-	return fmt.Sprintf("request %s: not as asked: %d of %d nodes; %s has more", o.Request, bad, all, e.Logs)
+	return fmt.Sprintf("request %s failed for %d of %d nodes; for details see %s", o.Request, bad, all, e.Logs)
 }

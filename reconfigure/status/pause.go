@@ -10,11 +10,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Pause is a pause, and what it stops.
+// Pause is a pause, and the requests that it affects.
 type Pause struct {
 	Pause   *reconfigure.Pause `json:"pause"`   // none: null
 	Waiting int                `json:"waiting"` // requests without an outcome
-	AtWork  int                `json:"at_work"` // of these, requests with operations under way
+	AtWork  int                `json:"at_work"` // of these, requests whose operations have begun
 	Leader  string             `json:"leader"`  // the worker that holds the lease; empty: none
 }
 
@@ -37,7 +37,7 @@ func (p Pause) String() string {
 	}
 	said = PauseWords(*p.Pause) + "\nnothing begins until `reconfigure continue`\n" + said
 	if p.AtWork > 0 {
-		said += fmt.Sprintf("requests whose operations are under way, and go on to their end: %d\n", p.AtWork)
+		said += fmt.Sprintf("requests whose operations have begun and will finish: %d\n", p.AtWork)
 	}
 	return said
 }
@@ -48,8 +48,8 @@ func PauseWords(p reconfigure.Pause) string {
 		text.OneLine(p.By), p.Since.UTC().Format(time.RFC3339), text.OneLine(p.Reason))
 }
 
-// Teller tells a caller that follows a request what it waits for: the end of a pause, what it is deferred for, or other
-// requests.
+// Teller tells a caller that follows a request why it waits: for the end of a pause, because it is deferred, or for
+// other requests.
 type Teller struct {
 	Log interface {
 		Holder(ctx context.Context) string
@@ -58,16 +58,16 @@ type Teller struct {
 		Pending(ctx context.Context) ([]reconfigure.Request, error)
 	}
 	Request reconfigure.RequestID
-	Full    func() string // returns what to do if the worker has no room to write; else ""
+	Full    func() string // Full returns what to do if the worker's disk is full; else ""
 
-	full   string    // what it returned last
-	next   time.Time // when the next look is due
+	full   string    // the last result of Full
+	next   time.Time // the time of the next look
 	told   string    // the last news
-	paused bool      // whether they were of a pause
+	paused bool      // whether they were about a pause
 }
 
-// Look returns what is new, at most once a second. A pause does not stop operations that have begun, so it is told when
-// the request has none.
+// Look returns the news, at most once a second. A pause does not stop operations that have begun, so it is news only
+// if the request has none.
 func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
 	if now.Before(t.next) {
 		return nil, nil
@@ -108,13 +108,13 @@ func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, 
 		news = "the pause has ended"
 	}
 	if news == "" {
-		return nil, nil // the events of the request say what happens now
+		return nil, nil // the events of the request show the progress
 	}
 	e := reconfigure.Event{Time: now, Phase: reconfigure.PhaseRequested, Level: reconfigure.Note, Message: news}
 	return []reconfigure.Event{e}, nil
 }
 
-// waitWords returns what a request is deferred for; empty if it is not deferred.
+// waitWords returns why a request is deferred; empty if it is not.
 func waitWords(r reconfigure.Request) string {
 	if !r.IsDeferred() {
 		return ""
@@ -124,12 +124,13 @@ func waitWords(r reconfigure.Request) string {
 	case WaitsForJobs:
 		return fmt.Sprintf("request %s waits for jobs on %s", r.ID, p.WithJobs())
 	case CannotBePlanned:
-		return fmt.Sprintf("request %s cannot be planned now, and is tried again: %s", r.ID, text.OneLine(p.Why()))
+		return fmt.Sprintf("request %s cannot be planned now, and will be retried: %s", r.ID, text.OneLine(p.Why()))
 	}
-	return fmt.Sprintf("request %s %s, and is tried again: %s", r.ID, p.State.Words(), text.OneLine(p.Why()))
+	return fmt.Sprintf("request %s %s, and will be retried: %s", r.ID, p.State.Words(), text.OneLine(p.Why()))
 }
 
-// aheadWords returns which requests one for the whole cluster waits for, and which a destroy ends; empty: none.
+// aheadWords returns the requests for which a request for the whole cluster waits, and those that a destroy ends;
+// empty if there are none.
 func aheadWords(r reconfigure.Request, pending []reconfigure.Request) string {
 	var ends, waits []string
 	for _, other := range pending {
@@ -155,11 +156,11 @@ func aheadWords(r reconfigure.Request, pending []reconfigure.Request) string {
 	return fmt.Sprintf("request %s %s", r.ID, strings.Join(said, " and "))
 }
 
-// Continued is what `continue` has forgotten of a node group.
+// Continued is what `continue` has reset for a node group.
 type Continued struct {
 	Group    string `json:"group"`
 	Failures int    `json:"failures"` // boot failures in a row
-	Full     string `json:"full"`     // why the cloud had no room; empty: it had
+	Full     string `json:"full"`     // why the cloud had no room; empty: it had room
 }
 
 // String is the same for people.
@@ -169,7 +170,7 @@ func (d Continued) String() string {
 		forgotten = append(forgotten, fmt.Sprintf("%d boot failures in a row", d.Failures))
 	}
 	if d.Full != "" {
-		forgotten = append(forgotten, "that there was no room")
+		forgotten = append(forgotten, "the lack of room")
 	}
 	if len(forgotten) == 0 {
 		return d.Group + ": nothing had failed"

@@ -63,10 +63,10 @@ func TestWhoFollowsHearsOnceWhatTheRequestWaitsFor(t *testing.T) {
 		{"", false, nil, []string{"the pause has ended"}},
 		{"process 2", false, nil, nil},
 		{"process 2", false, []reconfigure.Deferral{{Kind: reconfigure.CannotPlan, Reason: "no\ncloud"}}, []string{
-			"request 7 cannot be planned now, and is tried again: no cloud",
+			"request 7 cannot be planned now, and will be retried: no cloud",
 		}},
 		{"", false, []reconfigure.Deferral{{Node: "a", Kind: reconfigure.SlurmUnreachable, Reason: "no route"}}, []string{
-			"request 7 waits for Slurm, and is tried again: no route",
+			"request 7 waits for Slurm, and will be retried: no route",
 		}},
 		{
 			"", false, []reconfigure.Deferral{{Node: "a", Kind: reconfigure.WaitsForJobs}},

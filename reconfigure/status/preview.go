@@ -24,11 +24,12 @@ type Preview struct {
 	Plays       []Play                       `json:"plays,omitempty"`
 }
 
-// PreviewNode is what would be done to a node.
+// PreviewNode is the change of a node in a preview.
 type PreviewNode struct {
-	Node     string                  `json:"node"`
-	Action   reconfigure.Action      `json:"action"`
-	Drain    bool                    `json:"drain,omitempty"` // first, and wait until its jobs have ended
+	Node   string             `json:"node"`
+	Action reconfigure.Action `json:"action"`
+	// drain the node first, and wait until its jobs have ended
+	Drain    bool                    `json:"drain,omitempty"`
 	Reason   string                  `json:"reason"`
 	Requests []reconfigure.RequestID `json:"requests"` // 0 is the request of this preview
 	Lost     string                  `json:"lost,omitempty"`
@@ -41,9 +42,9 @@ type Play struct {
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// NewPreview returns the preview of a plan: first is the plan as it is now, last the plan when the jobs on the nodes
-// that must be drained have ended. A problem that is a reconfigure.Refusal is shown as the fence's answer to
-// Terraform's plan; any other problem is returned.
+// NewPreview returns the preview of a plan: first is the current plan, last the plan after the jobs on the nodes to
+// drain have ended. A problem that is a reconfigure.Refusal is shown as the fence's answer to Terraform's plan; any
+// other problem is returned.
 func NewPreview(first, last reconfigure.Plan, terraform reconfigure.Preview, problem error) (Preview, error) {
 	var refusal *reconfigure.Refusal
 	if problem != nil && !errors.As(problem, &refusal) {
@@ -67,7 +68,7 @@ func NewPreview(first, last reconfigure.Plan, terraform reconfigure.Preview, pro
 func loss(change reconfigure.Change, terraform []reconfigure.ResourceChange) string {
 	switch {
 	case change.Action == reconfigure.Reboot:
-		return "reboot: what is in memory"
+		return "reboot: memory content"
 	case change.Action == reconfigure.Capture && change.HandOver:
 		return "delete: the instance, after the image"
 	case change.Action == reconfigure.Capture:
@@ -80,7 +81,7 @@ func loss(change reconfigure.Change, terraform []reconfigure.ResourceChange) str
 		{reconfigure.EffectReplace, "replace: new instance"},
 		{reconfigure.EffectRebuild, "rebuild: disk lost, same address"},
 		{reconfigure.EffectResize, "resize: restarted"},
-		{reconfigure.EffectStop, "stop: what is in memory"},
+		{reconfigure.EffectStop, "stop: memory content"},
 		{reconfigure.EffectDelete, "delete: the instance"},
 	} {
 		if slices.ContainsFunc(terraform, func(c reconfigure.ResourceChange) bool {
@@ -99,7 +100,7 @@ func (p Preview) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%s\n\n", p.Declaration)
 	}
 	if rows := p.rows(); len(rows) > 1 {
-		_ = text.Table(&b, rows, 0) // a builder takes everything
+		_ = text.Table(&b, rows, 0) // writing to a builder never fails
 	} else {
 		b.WriteString("nothing to do\n")
 	}

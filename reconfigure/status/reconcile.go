@@ -16,7 +16,7 @@ import (
 type Reconcile struct {
 	Cluster     string                 `json:"cluster"`
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
-	AtWork      nodeset.NodeSet        `json:"at_work"`       // not judged
+	AtWork      nodeset.NodeSet        `json:"at_work"`       // the nodes that are not judged
 	Whole       bool                   `json:"whole_at_work"` // no node is judged
 	Findings    []Finding              `json:"findings"`
 
@@ -84,14 +84,14 @@ func (r Reconcile) Write(w io.Writer) error {
 			finding := row.First.Kind.Words() + ": " + text.Printable(row.First.Detail)
 			rows = append(rows, []string{row.Nodes.String(), finding, remedy(row.First, row.Nodes)})
 		}
-		_ = text.Table(&b, rows, 0) // a builder takes everything
+		_ = text.Table(&b, rows, 0) // writing to a builder never fails
 	}
 	writeUnreachable(&b, r.Unreachable)
 	switch {
 	case r.Whole:
-		b.WriteString("A request for the whole cluster is under way: no node is judged until it has ended.\n")
+		b.WriteString("A request for the whole cluster is in progress: no node is judged before it has ended.\n")
 	case !r.AtWork.Empty():
-		fmt.Fprintf(&b, "Not judged, since requests for them are under way: %s\n", r.AtWork)
+		fmt.Fprintf(&b, "Not judged, since requests for them are in progress: %s\n", r.AtWork)
 	}
 	if len(r.rows) == 0 && len(r.Unreachable) == 0 && !r.Whole {
 		b.WriteString("Nothing differs.\n")
@@ -103,13 +103,13 @@ func (r Reconcile) Write(w io.Writer) error {
 // remedy returns what --fix does about a finding at the nodes, or the command for an administrator.
 func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	does := map[reconcile.Fix]string{
-		reconcile.Suspend:  "suspend: remove what is left of it",
+		reconcile.Suspend:  "suspend: remove the rest of it",
 		reconcile.Resume:   "resume: make it ready",
 		reconcile.Enlarge:  "enlarge: make its instance",
 		reconcile.Delete:   "remove this instance",
 		reconcile.Update:   "update: boot it, or make it as declared, when its jobs have ended",
 		reconcile.Renew:    "update: make it anew when its jobs have ended",
-		reconcile.Retire:   "have Slurm power it down when its jobs have ended",
+		reconcile.Retire:   "Slurm powers it down when its jobs have ended",
 		reconcile.HandBack: "hand it back to Slurm: power_down_force",
 	}[f.Fix]
 	command := byHand(f.Command, nodes)
@@ -117,7 +117,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	case f.Port != "" && does != "":
 		return "remove this port"
 	case f.Kind == reconcile.Silent && does != "":
-		return "resume: have the playbooks start slurmd"
+		return "resume: the playbooks start slurmd"
 	case f.Kind == reconcile.Unadopted && does != "":
 		return "resume: add it to Terraform's state"
 	case does != "":
@@ -128,7 +128,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	return "nothing"
 }
 
-// Fixed is the result of a fix that is no request.
+// Fixed is the result of a fix that is not a request.
 type Fixed struct {
 	reconcile.Finding
 	Done bool

@@ -17,7 +17,7 @@ func TestReconcileTable(t *testing.T) {
 		return reconcile.Finding{
 			Node:   node,
 			Kind:   reconcile.Leaked,
-			Detail: "Slurm has powered it down, but its instance is there",
+			Detail: "Slurm has powered it down, but its instance exists",
 			Fix:    reconcile.Suspend,
 		}
 	}
@@ -37,27 +37,27 @@ func TestReconcileTable(t *testing.T) {
 			{
 				Node:   "node06",
 				Kind:   reconcile.Orphan,
-				Detail: "the cloud has an instance of ours that Terraform does not know: 1234",
+				Detail: "the cloud has an instance of this cluster that Terraform does not know: 1234",
 				Server: "1234",
 				Fix:    reconcile.Delete,
 			},
 			{
 				Node:   "node07",
 				Kind:   reconcile.Missing,
-				Detail: "it is persistent, and has no instance",
+				Detail: "it is persistent and has no instance",
 				Fix:    reconcile.Enlarge,
 			},
 			{
 				Node:   "node08",
 				Kind:   reconcile.PowersUp,
-				Detail: "Slurm waits for it, and no request for it is under way",
+				Detail: "Slurm waits for it, but there is no request for it",
 				Fix:    reconcile.Resume,
 			},
 			{Node: "node12", Kind: reconcile.Unadopted, Detail: "Slurm uses its instance", Fix: reconcile.Resume},
 			{
 				Node:   "node13",
 				Kind:   reconcile.LeakedPort,
-				Detail: "no server uses this port of ours, and Terraform does not know it: 5678",
+				Detail: "no server uses this port of the cluster, and Terraform does not know it: 5678",
 				Port:   "5678",
 				Fix:    reconcile.Delete,
 			},

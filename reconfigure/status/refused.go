@@ -24,7 +24,7 @@ func refusedCalls(keys []reconfigure.KeyUse) []RefusedCall {
 	return all
 }
 
-// refusals is a line for each key of which calls were refused on the last day. JSON has the older ones too.
+// refusals returns a line for each key whose calls were refused on the last day. JSON also has older refusals.
 func refusals(calls []RefusedCall, now time.Time) (lines []string) {
 	const day = 24 * time.Hour
 	count := 0

@@ -1,6 +1,6 @@
-// Package status has what the commands show: the report of all nodes, the findings of reconcile, the preview of a
-// request, its progress and its outcome. Each is data, with JSON tags that docs/reference/status.md and the pages
-// beside it describe, and with views for people. The package asks no source and changes nothing.
+// Package status has the output of the commands: the report of all nodes, the findings of reconcile, the preview of a
+// request, its progress and its outcome. Each is data, with JSON tags that docs/reference/status.md and the related
+// pages describe, and with views for people. The package asks no source and changes nothing.
 package status
 
 import (
@@ -22,12 +22,12 @@ import (
 type Report struct {
 	Cluster     string                 `json:"cluster"`
 	Leader      string                 `json:"leader"`          // the worker that holds the lease; empty: none
-	Pause       *reconfigure.Pause     `json:"pause,omitempty"` // while nothing begins
+	Pause       *reconfigure.Pause     `json:"pause,omitempty"` // nil: no pause
 	Requests    []Request              `json:"requests"`
-	Campaign    *Campaign              `json:"campaign,omitempty"` // while it has not ended
+	Campaign    *Campaign              `json:"campaign,omitempty"` // the campaign that has not ended
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
 	Reconcile   *Look                  `json:"reconcile,omitempty"` // the worker's last comparison
-	Refused     []RefusedCall          `json:"refused"`             // what the gate refused lately
+	Refused     []RefusedCall          `json:"refused"`             // the calls that the gate refused lately
 	Groups      []Group                `json:"groups"`
 	Limits      []Limit                `json:"limits,omitempty"`
 	Nodes       []Node                 `json:"nodes"`
@@ -37,20 +37,21 @@ type Report struct {
 
 // Node is one node of the report.
 type Node struct {
-	Node          string             `json:"node"`
-	Group         string             `json:"group"` // empty where only the cloud knows the instance
-	Kind          Kind               `json:"kind"`
-	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not say
-	Reason        string             `json:"reason,omitempty"`
-	Instance      string             `json:"instance,omitempty"` // Nova's status, or MISSING
-	Stopped       bool               `json:"stopped,omitempty"`  // when it was idle, until it is needed
-	Fault         string             `json:"fault,omitempty"`    // of an instance in ERROR, in Nova's words
+	Node     string   `json:"node"`
+	Group    string   `json:"group"` // empty if only the cloud knows the instance
+	Kind     Kind     `json:"kind"`
+	Slurm    []string `json:"slurm"` // base state and flags; empty if unknown
+	Reason   string   `json:"reason,omitempty"`
+	Instance string   `json:"instance,omitempty"` // Nova's status, or MISSING
+	// the instance was stopped while idle, until it is needed
+	Stopped       bool               `json:"stopped,omitempty"`
+	Fault         string             `json:"fault,omitempty"` // of an instance in ERROR, in Nova's words
 	Created       time.Time          `json:"created,omitzero"`
 	Address       string             `json:"address,omitempty"`
-	Image         string             `json:"image,omitempty"` // of the instance, if the image is declared for any group
+	Image         string             `json:"image,omitempty"` // the instance's image, if a group declares it
 	ImageID       string             `json:"image_id,omitempty"`
 	WantedImage   string             `json:"wanted_image,omitempty"`    // as declared
-	WantedImageID string             `json:"wanted_image_id,omitempty"` // the id that the name means now
+	WantedImageID string             `json:"wanted_image_id,omitempty"` // the current id of the name
 	Outdated      []snapshot.Drift   `json:"outdated"`
 	Doing         *Activity          `json:"doing,omitempty"`
 	Last          *reconfigure.Event `json:"last,omitempty"`
@@ -58,14 +59,14 @@ type Node struct {
 	state reconfigure.NodeState
 }
 
-// Limit is how many nodes of some groups there are, and may be.
+// Limit is the number of nodes of some groups, and their maximum.
 type Limit struct {
 	Groups []string `json:"groups"`
 	Max    int      `json:"max"`
-	Nodes  int      `json:"nodes"` // that have an instance, also a stopped one
+	Nodes  int      `json:"nodes"` // the nodes with an instance, also a stopped one
 }
 
-// limits returns the declared limits; none where it is unknown how many nodes there are.
+// limits returns the declared limits; none if the number of nodes is unknown.
 func limits(c reconfigure.Cluster, seen snapshot.Snapshot) (all []Limit) {
 	for _, l := range c.Limits {
 		if seen.Asked(snapshot.Terraform) {
@@ -75,7 +76,7 @@ func limits(c reconfigure.Cluster, seen snapshot.Snapshot) (all []Limit) {
 	return all
 }
 
-// missing replaces Nova's status if Terraform's state has an instance that the cloud does not have.
+// missing replaces Nova's status if the cloud does not have an instance that is in Terraform's state.
 const missing = "MISSING"
 
 // Kind is how a node is declared.
@@ -89,21 +90,21 @@ const (
 	KindUndeclared Kind = "undeclared" // there is an instance, but group_vars/all.yml has no such node
 )
 
-// Journal is what was read from the journal. The zero value is for a cluster without a journal.
+// Journal is the data that was read from the journal. The zero value is for a cluster without a journal.
 type Journal struct {
-	Time    time.Time                     // when it was read
+	Time    time.Time                     // the time of the read
 	Leader  string                        // the worker that holds the lease; empty: none
-	Since   time.Time                     // when it acquired it
-	Pause   *reconfigure.Pause            // while nothing begins
+	Since   time.Time                     // when it acquired the lease
+	Pause   *reconfigure.Pause            // nil: no pause
 	Last    map[string]reconfigure.Event  // the last event of each node
 	Health  map[string]reconfigure.Health // of the node groups with failures
 	Pending []Request
-	Keys    []reconfigure.KeyUse // the calls of the keys that the gate admits
+	Keys    []reconfigure.KeyUse // the use of the keys that the gate admits
 	// Campaign is the newest one; nil: there was none.
 	Campaign *reconfigure.Campaign
 }
 
-// Reader is the journal as reports read it.
+// Reader reads the journal for reports.
 type Reader interface {
 	HolderSince(ctx context.Context) (holder string, acquired time.Time)
 	LastMoves(ctx context.Context) (map[string]reconfigure.Event, error)
@@ -112,11 +113,11 @@ type Reader interface {
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
 	KeyUses(ctx context.Context) ([]reconfigure.KeyUse, error)
 	Campaign(ctx context.Context) (reconfigure.Campaign, bool, error)
-	// EventsOf is the events of the plans that each of the requests was in, oldest first.
+	// EventsOf returns the events of the plans of each request, oldest first.
 	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 }
 
-// Read reads the journal, by a number of queries that does not depend on how many requests there are.
+// Read reads the journal with a fixed number of queries, independent of the number of requests.
 func Read(ctx context.Context, r Reader) (Journal, error) {
 	j := Journal{Time: time.Now()}
 	var err error
@@ -265,12 +266,13 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 	}
 	n.Image = v.imageNames[n.ImageID]
 	if n.ImageID != "" && n.ImageID == n.WantedImageID {
-		n.Image = declared.Image // a group may have another name for the same image
+		n.Image = declared.Image // a group may use another name for the same image
 	}
 	return n
 }
 
-// idle reports whether a cloud node needs no row of its own: it is powered down, and nothing is done with it or wrong.
+// idle reports whether a cloud node needs no row of its own: it is powered down, without activity and without a
+// problem.
 func (n Node) idle() bool {
 	unused := len(n.Slurm) == 0 || n.state.PoweredDown()
 	return n.Kind == KindCloud && n.Instance == "" && n.Address == "" && unused && len(n.Outdated) == 0 &&
@@ -296,7 +298,7 @@ func (n Node) why() string {
 	return text.OneLine(n.Reason)
 }
 
-// lastWords returns what was done last with a node.
+// lastWords returns the last activity at a node.
 func (n Node) lastWords(now time.Time) string {
 	if n.Last == nil {
 		return ""
@@ -304,7 +306,7 @@ func (n Node) lastWords(now time.Time) string {
 	return string(n.Last.Phase) + " " + string(n.Last.Level) + " " + text.Ago(now, n.Last.Time) + " ago"
 }
 
-// imageWords returns the image of a node, and the declared one if that is another one.
+// imageWords returns the image of a node, and the declared one if it differs.
 func (n Node) imageWords() string {
 	is := cmp.Or(n.Image, shortID(n.ImageID))
 	if slices.Contains(n.Outdated, snapshot.DriftImage) {
@@ -313,7 +315,7 @@ func (n Node) imageWords() string {
 	return is
 }
 
-// shortID shortens a UUID; any other text stays as it is.
+// shortID shortens a UUID; it returns other texts unchanged.
 func shortID(id string) string {
 	if len(id) == 36 && strings.Count(id, "-") == 4 {
 		return id[:8] + "…"
@@ -329,7 +331,7 @@ type Look struct {
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
 }
 
-// newLook returns nil if workers do not compare, or none has yet.
+// newLook returns the worker's last comparison; nil if workers do not compare, or none has yet.
 func newLook(l reconcile.Look, every time.Duration, now time.Time) *Look {
 	if every == 0 || l.Time.IsZero() {
 		return nil
@@ -344,7 +346,7 @@ func newLook(l reconcile.Look, every time.Duration, now time.Time) *Look {
 func (l Look) words(now time.Time) string {
 	said := "The worker compared the sources " + text.Ago(now, l.Time) + " ago"
 	if l.Overdue {
-		said += ", and not since (`reconfigure worker` does)"
+		said += ", and not since then (`reconfigure worker` does)"
 	}
 	groups := text.GroupNodes(l.Findings, func(f Finding) (string, reconcile.Kind) { return f.Node, f.Kind })
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Group has the sums of a node group. A node may count in several of them: one that is down may be drained, too. A sum
-// whose source does not answer is missing.
+// Group has the sums of a node group. A node may count in several of them: a node that is down may also be drained. A
+// sum is missing if its source does not answer.
 type Group struct {
 	Group       string `json:"group"`
 	Persistent  int    `json:"persistent"`
@@ -22,10 +22,10 @@ type Group struct {
 	Up          *int   `json:"up,omitempty"`           // Slurm may start jobs there
 	Busy        *int   `json:"busy,omitempty"`         // a job runs there
 	Drain       *int   `json:"drain,omitempty"`        // Slurm starts no more jobs there
-	Down        *int   `json:"down,omitempty"`         // Slurm has given them up
-	Powering    *int   `json:"powering,omitempty"`     // being powered up or down
-	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, or stopped, since nothing needs them
-	Stopped     int    `json:"stopped,omitempty"`      // whose instance was stopped when it was idle
+	Down        *int   `json:"down,omitempty"`         // Slurm does not use them
+	Powering    *int   `json:"powering,omitempty"`     // Slurm powers them up or down
+	PoweredDown *int   `json:"powered_down,omitempty"` // without an instance, or stopped, since no job needs them
+	Stopped     int    `json:"stopped,omitempty"`      // the instance was stopped while idle
 	Failing     int    `json:"failing"`                // whose last operation failed
 	Outdated    *int   `json:"outdated,omitempty"`     // that differ from the declaration
 
@@ -33,7 +33,7 @@ type Group struct {
 	Breaker  *Breaker  `json:"breaker,omitempty"`   // one node of the group is made at a time
 }
 
-// CoolDown is the time in which no nodes of a group are made, since the cloud had no room for one of them.
+// CoolDown is a time in which no nodes of a group are made, because the cloud had no room for one of them.
 type CoolDown struct {
 	Until  time.Time         `json:"until"`
 	Node   string            `json:"node"`
@@ -43,12 +43,12 @@ type CoolDown struct {
 
 // Breaker is the reason why one node of a group is made at a time.
 type Breaker struct {
-	Failures int               `json:"failures"` // in a row
+	Failures int               `json:"failures"` // boot failures in a row
 	Since    time.Time         `json:"since"`
-	Node     string            `json:"node"` // the last that failed
+	Node     string            `json:"node"` // the last node that failed
 	Class    reconfigure.Class `json:"class"`
 	Reason   string            `json:"reason"`
-	Probe    string            `json:"probe,omitempty"` // that tries the group now
+	Probe    string            `json:"probe,omitempty"` // the node that is tried now
 }
 
 // addHealth adds the cool-down and the breaker of the group.
@@ -68,7 +68,7 @@ func (g Group) words(now time.Time) []string {
 		lines = append(
 			lines,
 			fmt.Sprintf(
-				"Group %s cools down for %s, since there was no room for %s: %s",
+				"Group %s cools down for %s, since the cloud had no room for %s: %s",
 				g.Group,
 				text.Span(d.Until.Sub(now)),
 				d.Node,
@@ -80,7 +80,7 @@ func (g Group) words(now time.Time) []string {
 		lines = append(
 			lines,
 			fmt.Sprintf(
-				"Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until one comes up, or `reconfigure "+
+				"Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until a node boots, or `reconfigure "+
 					"continue %s`; the last was %s: %s",
 				g.Group,
 				b.Failures,
@@ -95,7 +95,7 @@ func (g Group) words(now time.Time) []string {
 	return lines
 }
 
-// summarize returns the sums of each group, in the order of the nodes.
+// summarize returns the sums of each group, in the order of nodes.
 func summarize(nodes []Node, seen snapshot.Snapshot) []Group {
 	groups := []Group{}
 	members := map[string][]Node{}
@@ -128,7 +128,7 @@ func (g *Group) count(nodes []Node) {
 	g.Stopped = count(nodes, func(n Node) bool { return n.Stopped })
 }
 
-// countStates counts what Slurm says.
+// countStates counts the states in Slurm.
 func (g *Group) countStates(nodes []Node) {
 	in := func(is func(reconfigure.NodeState) bool) *int {
 		return new(count(nodes, func(n Node) bool { return is(n.state) }))
@@ -178,7 +178,7 @@ func summaryHeader() []string {
 	}
 }
 
-// figure is empty for zero, so that a column of zeros is left out.
+// figure returns an empty text for zero, so that a column of zeros is left out.
 func figure(n *int) string {
 	switch {
 	case n == nil:

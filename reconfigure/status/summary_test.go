@@ -73,10 +73,10 @@ func TestContinuedGroupIsToldWhatIsForgotten(t *testing.T) {
 	for want, d := range map[string]Continued{
 		"gpu: nothing had failed":                  {Group: "gpu"},
 		"gpu: forgotten: 3 boot failures in a row": {Group: "gpu", Failures: 3},
-		"gpu: forgotten: that there was no room": {
+		"gpu: forgotten: the lack of room": {
 			Group: "gpu", Full: "No valid host was found",
 		},
-		"gpu: forgotten: 3 boot failures in a row, and that there was no room": {
+		"gpu: forgotten: 3 boot failures in a row, and the lack of room": {
 			Group: "gpu", Failures: 3, Full: "No valid host was found",
 		},
 	} {

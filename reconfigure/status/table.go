@@ -79,7 +79,7 @@ func (r Report) writeNodes(b *strings.Builder, l Layout) {
 	}
 	switch {
 	case len(r.Nodes) == 0 && len(r.Unreachable) > 0:
-		b.WriteString("No node matches, as far as the sources answer.\n")
+		b.WriteString("No node matches, but not all sources answered.\n")
 	case len(r.Nodes) == 0:
 		b.WriteString("No node matches.\n")
 	case len(rows) > 1:
@@ -140,7 +140,7 @@ func (n Node) stateWords() string {
 	return strings.Join(words, "+") + marks
 }
 
-// remarks returns what is done with a node, and then what is wrong with it and in no other column.
+// remarks returns the activity at a node, then its problems that have no other column.
 func (n Node) remarks(now time.Time) []string {
 	var remarks []string
 	if n.Doing != nil {
@@ -174,9 +174,9 @@ func (n Node) remarks(now time.Time) []string {
 // unseen returns the heading for the nodes that have no line of their own.
 func (r Report) unseen() string {
 	if slices.ContainsFunc(r.Unreachable, func(u snapshot.Unreachable) bool { return u.Source == snapshot.Cloud }) {
-		return "Nothing is known of"
+		return "Nothing is known about"
 	}
-	return "Without instance, since nothing needs them"
+	return "Without instance, since no job needs them"
 }
 
 func (r Report) writeGroups(b *strings.Builder, l Layout) {
@@ -186,7 +186,7 @@ func (r Report) writeGroups(b *strings.Builder, l Layout) {
 		rows = append(rows, g.row())
 		failures = append(failures, g.words(l.Now)...)
 	}
-	_ = text.Table(b, rows, 0) // a builder takes everything
+	_ = text.Table(b, rows, 0) // writing to a builder never fails
 	for _, limit := range r.Limits {
 		failures = append(failures, fmt.Sprintf("Limit: %d of %d nodes of %s.", limit.Nodes, limit.Max,
 			strings.Join(limit.Groups, ", ")))
@@ -225,7 +225,7 @@ func (r Report) requestRows(l Layout) [][]string {
 	return rows
 }
 
-// notes returns what is known of the requests besides the table.
+// notes returns the facts about the requests that the table does not show.
 func (r Report) notes(l Layout) []string {
 	var notes []string
 	if r.Pause != nil {
@@ -248,7 +248,7 @@ func (r Report) notes(l Layout) []string {
 		if p.State.Deferred() && p.State != WaitsForJobs {
 			notes = append(
 				notes,
-				fmt.Sprintf("Request %s %s, and is tried again: %s", p.ID, p.State.Words(), text.OneLine(p.Why())),
+				fmt.Sprintf("Request %s %s, and will be retried: %s", p.ID, p.State.Words(), text.OneLine(p.Why())),
 			)
 		}
 	}
@@ -263,7 +263,7 @@ func (r Report) notes(l Layout) []string {
 		notes = append(notes, "At work: "+r.Leader)
 	case r.Pause != nil:
 	case campaign || slices.ContainsFunc(r.Requests, func(p Request) bool { return !p.IsDeferred() }):
-		notes = append(notes, "No worker is at work: `reconfigure worker` starts one.")
+		notes = append(notes, "No worker runs: `reconfigure worker` starts one.")
 	}
 	return notes
 }
@@ -282,5 +282,5 @@ func (l Layout) table(b *strings.Builder, rows [][]string) {
 	if l.Wide {
 		width = 0
 	}
-	_ = text.Table(b, rows, width) // a builder takes everything
+	_ = text.Table(b, rows, width) // writing to a builder never fails
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// View shows the events of a request as they come.
+// View shows the events of a request when they happen.
 type View interface {
 	// Events is called at short intervals, also without events.
 	Events([]reconfigure.Event)
@@ -24,8 +24,8 @@ type sieve struct {
 func newSieve() sieve { return sieve{at: map[string]reconfigure.Phase{}} }
 
 // step reports whether an event is a step: a note about a resource of Terraform, or about a node that is in the phase
-// of the note. Any other note is shown: it is about all nodes, or about one without an operation, such as a node that
-// the playbooks could not reach.
+// of the note. It shows any other note: such a note is about all nodes, or about a node without an operation, for
+// example one that the playbooks could not reach.
 func (s sieve) step(e reconfigure.Event) bool {
 	if e.Level == reconfigure.Begun {
 		s.at[e.Node] = e.Phase

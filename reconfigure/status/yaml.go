@@ -44,11 +44,11 @@ func yamlNode(tokens *json.Decoder) (*yaml.Node, error) {
 				return nil, err
 			}
 			if isKey := node.Kind == yaml.MappingNode && len(node.Content)%2 == 0; isKey {
-				part.Style = 0 // our keys need no quotes
+				part.Style = 0 // the keys need no quotes
 			}
 			node.Content = append(node.Content, part)
 		}
-		_, err := tokens.Token() // the closing one
+		_, err := tokens.Token() // the closing token
 		return node, err
 	case string:
 		// Quoted, so that no version of YAML reads a node named "no" as a boolean, or an image "1:30" as a number.

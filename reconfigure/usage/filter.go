@@ -12,22 +12,22 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Filter picks jobs. Each field that is set must fit.
+// Filter selects jobs. Each non-zero field must match.
 type Filter struct {
-	Since    time.Time       // it had not ended by then
-	IDs      []int64         // its number is one of these
+	Since    time.Time       // the job had not ended by then
+	IDs      []int64         // its number is in the list
 	Nodes    nodeset.NodeSet // it has, or had, one of these nodes
 	Instance string          // this instance served it, or was made for it
 }
 
-// ParseFilter reads what a caller asks for: numbers of jobs, a hostlist, the id of an instance, and how long ago it
-// begins. Without a time it is a day, or all that is known where a job or an instance is named.
+// ParseFilter reads the arguments of a caller: numbers of jobs, a hostlist, the id of an instance, and how long ago
+// the time begins. The default is one day, or all known time if a job or an instance is named.
 func ParseFilter(now time.Time, jobs []string, nodes, instance, since string) (Filter, error) {
 	f := Filter{Instance: instance}
 	for _, job := range jobs {
 		id, err := strconv.ParseInt(job, 10, 64)
 		if err != nil || id <= 0 {
-			return f, fmt.Errorf("%q is no number of a job", job)
+			return f, fmt.Errorf("%q is not a job number", job)
 		}
 		f.IDs = append(f.IDs, id)
 	}
@@ -51,7 +51,7 @@ func ParseFilter(now time.Time, jobs []string, nodes, instance, since string) (F
 	return f, err
 }
 
-// Select returns the jobs that fit; an empty list, and not nil, if none does.
+// Select returns the jobs that match; an empty list, not nil, if none does.
 func (f Filter) Select(jobs []Job) []Job {
 	return slices.DeleteFunc(append([]Job{}, jobs...), func(j Job) bool {
 		nodes := j.Nodes
@@ -64,15 +64,15 @@ func (f Filter) Select(jobs []Job) []Job {
 	})
 }
 
-// fits reports whether a job fits that has or had these nodes, whatever its instances are.
+// fits reports whether a job that has or had these nodes matches, apart from its instances.
 func (f Filter) fits(j Job, nodes nodeset.NodeSet) bool {
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID)) && (j.last().IsZero() || !j.last().Before(f.Since)) &&
 		(f.Nodes.Empty() || !f.Nodes.Intersect(nodes).Empty())
 }
 
-// Candidates returns the jobs of which Select returns some. It needs no events and no outcomes.
+// Candidates returns the jobs from which Select selects. It needs no events and no outcomes.
 func (f Filter) Candidates(facts Facts) Candidates {
-	var lives []reconfigure.Life // of the instance
+	var lives []reconfigure.Life // the lives of the instance
 	for _, l := range facts.Lives {
 		if l.Instance == f.Instance {
 			lives = append(lives, l)

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Hours is what the time of instances went to. The sum is the time in which they existed.
+// Hours divides the time of instances by its use. The sum is the time in which they existed.
 type Hours struct {
 	Used    time.Duration // at least one job ran on it
 	Idle    time.Duration // it was up, and no job ran on it
@@ -19,14 +19,14 @@ type Hours struct {
 // Total returns the sum.
 func (h Hours) Total() time.Duration { return h.Used + h.Idle + h.Booting + h.Wasted }
 
-// Report is the hours of all instances in a time.
+// Report has the hours of all instances in a period.
 type Report struct {
 	Since, Until time.Time
-	// Groups has the hours by node group. Users has the same hours by user: those of a node that several jobs use at a
-	// time are divided among the jobs in equal parts, and those of an instance that comes up, or does not, among the jobs
-	// that it was made for. What belongs to no job has the user Nobody.
+	// Groups has the hours by node group. Users has the same hours by user: the hours of a node that several jobs use
+	// at the same time are divided equally among the jobs, and those of an instance that boots or fails among the
+	// jobs for which it was made. Hours without a job have the user Nobody.
 	Groups, Users map[string]Hours
-	// Instances is the number of instances, by group. A rebuilt one counts again.
+	// Instances is the number of instances, by group. A rebuilt instance counts again.
 	Instances map[string]int
 }
 
@@ -66,7 +66,7 @@ func NewReport(f Facts, since time.Time, group string) Report {
 	return r
 }
 
-// count adds the hours of an instance in a time.
+// count adds the hours of an instance in a period.
 func (r Report) count(l reconfigure.Life, jobs []Job, from, to time.Time) {
 	var waiting []Job
 	for _, j := range jobs {
@@ -76,7 +76,7 @@ func (r Report) count(l reconfigure.Life, jobs []Job, from, to time.Time) {
 		}
 	}
 	up := l.Registered
-	if l.Plan == 0 { // found as it was
+	if l.Plan == 0 { // the instance was found already running
 		up = l.Made
 	}
 	switch {
@@ -120,7 +120,7 @@ func (r Report) divide(group string, jobs []Job, d time.Duration, of func(*Hours
 	}
 }
 
-// period is a time in which the same jobs run.
+// period is a period in which the same jobs run.
 type period struct {
 	length time.Duration
 	jobs   []Job

@@ -1,5 +1,5 @@
-// Package usage computes from what the journal has kept which instances served which jobs, what happened to a job and
-// its instances in order, and what the hours of instances were used for. It asks nobody and changes nothing.
+// Package usage computes from the journal's data which instances served which jobs, the timeline of a job and its
+// instances, and the use of the instances' hours. It asks no source and changes nothing.
 package usage
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Facts is what is known of jobs and instances.
+// Facts has the known jobs and instances.
 type Facts struct {
 	Now      time.Time
-	Runs     []reconfigure.JobRun  // in the order of their numbers, and then of their submission
+	Runs     []reconfigure.JobRun  // sorted by number, then by submission
 	Lives    []reconfigure.Life    // in the order in which they were made
-	Requests []reconfigure.Request // that name the jobs, the oldest first
+	Requests []reconfigure.Request // the requests that name the jobs, the oldest first
 	Events   map[reconfigure.RequestID][]reconfigure.Event
 	Outcomes map[reconfigure.RequestID]reconfigure.Outcome
 
@@ -26,27 +26,27 @@ type Facts struct {
 // Job is one run of a job, with the instances that served it or were made for it.
 type Job struct {
 	reconfigure.JobRun
-	// Asked is when Slurm asked first for nodes for it; zero: it found its nodes up.
+	// Asked is when Slurm first asked for nodes for the job; zero: its nodes were up already.
 	Asked    time.Time               `json:"asked,omitzero"`
 	Requests []reconfigure.RequestID `json:"requests"`
-	// Instances is those that it ran on, and those that were made for it and did not come up.
+	// Instances has those on which the job ran, and those that were made for it and failed to boot.
 	Instances []reconfigure.Life `json:"instances"`
-	// Why is what it waits for, or why it last did not get a node.
+	// Why is what the job waits for, or why it last did not get a node.
 	Why      string `json:"why,omitempty"`
 	Timeline []Step `json:"timeline"`
 }
 
-// StateUnknown is the state of a job that Slurm has asked nodes for, and that neither its list of ended jobs nor
-// slurmctld has.
+// StateUnknown is the state of a job for which Slurm asked for nodes, and that is neither in Slurm's list of ended
+// jobs nor in slurmctld.
 const StateUnknown = "UNKNOWN"
 
 const (
-	// truncated is how much earlier something may seem to be by Slurm's times, which are whole seconds.
+	// truncated is the maximum error of Slurm's times, which are cut off to whole seconds.
 	truncated = time.Second
 	// early is how long before the submission of a job, by Slurm's clock, a request may name it. An older request is for
 	// another job with the same number.
 	early = 10 * time.Minute
-	// noticed is how much later than Slurm we may see that slurmd has registered.
+	// noticed is the maximum delay with which we notice that slurmd has registered.
 	noticed = 5 * time.Second
 )
 
@@ -91,7 +91,7 @@ func (j Job) since() time.Time {
 	return j.Submitted
 }
 
-// until returns the end of a job; now if it has none.
+// until returns the end of a job; now if it has not ended.
 func (j Job) until(now time.Time) time.Time {
 	if j.Ended.IsZero() {
 		return now
@@ -113,7 +113,7 @@ type claim struct {
 	requests []reconfigure.Request
 }
 
-// job returns the job without what its instances and events say.
+// job returns the job without the facts from its instances and events.
 func (c claim) job() Job {
 	j := Job{JobRun: c.JobRun, Requests: []reconfigure.RequestID{}, Instances: []reconfigure.Life{}}
 	for _, r := range c.requests {
@@ -125,7 +125,7 @@ func (c claim) job() Job {
 	return j
 }
 
-// nodes returns the nodes that the job has or had, and those that were asked for.
+// nodes returns the nodes that the job has or had, and those that Slurm asked for.
 func (c claim) nodes() nodeset.NodeSet {
 	nodes := c.Nodes
 	for _, r := range c.requests {
@@ -154,7 +154,7 @@ func claims(f Facts) []claim {
 				all = append(all, claim{JobRun: reconfigure.JobRun{
 					ID: job.ID, Partition: job.Partition, State: StateUnknown, Nodes: job.Nodes,
 				}})
-				ofJob[job.ID] = []int{i} // later requests name the same one
+				ofJob[job.ID] = []int{i} // later requests name the same job
 			}
 			all[i].requests = append(all[i].requests, r)
 		}
@@ -162,8 +162,8 @@ func claims(f Facts) []claim {
 	return all
 }
 
-// run returns which of the runs of a job a request of that time is for: the last that was submitted before, or else one
-// that was submitted soon after it. It is -1 if there is none. A place beyond the runs is a job without a run.
+// run returns the place of the run of a job that a request at a time is for: the last run submitted before it, else
+// one submitted soon after it. It returns -1 if there is none. A place beyond the runs is a job without a run.
 func run(runs []reconfigure.JobRun, places []int, at time.Time) int {
 	found := -1
 	for _, i := range places {
@@ -211,8 +211,8 @@ func (j Job) MadeFor(l reconfigure.Life, now time.Time) bool {
 	return !j.Asked.IsZero() && !l.Made.Before(j.Asked) && !l.Made.After(end)
 }
 
-// seen corrects the life of an instance by the start of the job: slurmd had registered by then, and we notice that a
-// little later.
+// seen corrects the life of an instance by the start of the job: slurmd registers before the start, but we notice it
+// a little later.
 func (j Job) seen(l reconfigure.Life) reconfigure.Life {
 	start := j.Started.Add(truncated)
 	if j.Started.IsZero() || !l.Registered.After(start) || !l.Made.Before(start) {
@@ -227,13 +227,13 @@ func (j Job) seen(l reconfigure.Life) reconfigure.Life {
 	return l
 }
 
-// ranOn reports whether an instance of one of its nodes was there when the job began.
+// ranOn reports whether an instance of one of its nodes existed when the job began.
 func (j Job) ranOn(l reconfigure.Life) bool {
 	return !j.Started.IsZero() && !l.Made.After(j.Started.Add(truncated)) && (!l.Ended() || l.Removed.After(j.Started))
 }
 
-// began reports whether the job has begun. While its nodes come up, Slurm has the time at which it got them as that of
-// its start, and leaves it so if one of them does not come.
+// began reports whether the job has begun. While the nodes of a job boot, Slurm reports the time of their allocation
+// as the start of the job, and keeps it if a node fails to boot.
 func (j Job) began(f Facts, failures []Step) bool {
 	// The states of jobs that may end before their nodes have come up (squeue(1), JOB STATE CODES).
 	unbegun := []string{"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "DEADLINE", "PREEMPTED", "REQUEUED", "PENDING"}

@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Vanished returns the runs that have not ended by what is known and that Slurm does not have any more: they ended, and
-// nobody knows how. Their end is that of now.
+// Vanished returns the open runs that Slurm no longer has: they have ended in an unknown way. Their end is set to
+// now.
 func Vanished(open, has []reconfigure.JobRun, now time.Time) (gone []reconfigure.JobRun) {
 	type key struct{ id, submitted int64 }
 	there := map[key]bool{}
@@ -25,16 +25,16 @@ func Vanished(open, has []reconfigure.JobRun, now time.Time) (gone []reconfigure
 	return gone
 }
 
-// foundAfter is how old an instance must be before it counts as found: one that is younger may be that of an operation,
-// which records it.
+// foundAfter is the minimum age of an instance that counts as found: a younger one may belong to an operation, which
+// will record it.
 const foundAfter = time.Hour
 
-// Observed returns what the cloud's list of servers, of this time, says beyond the known lives that have not ended:
-// instances that were removed by others, and such that were there before their lives were recorded. Of several servers
-// of one node the oldest counts.
+// Observed compares the open lives with the cloud's list of servers at a time. It returns the lives that changed:
+// instances that others removed, and instances that exist without a recorded life. If a node has several servers, the
+// oldest counts.
 func Observed(known []reconfigure.Life, servers map[string][]reconfigure.Server, at time.Time) []reconfigure.Life {
 	var lives []reconfigure.Life
-	recorded := map[string]bool{} // nodes
+	recorded := map[string]bool{} // the nodes with an open life
 	for _, l := range known {
 		recorded[l.Node] = true
 		is := func(s reconfigure.Server) bool { return s.ID == l.Instance }

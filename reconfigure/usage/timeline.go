@@ -30,7 +30,7 @@ const (
 	Made       What = "made"      // the cloud has the instance
 	Booted     What = "booted"    // SSH answers
 	Configured What = "configured"
-	Registered What = "registered" // slurmd
+	Registered What = "registered" // slurmd has registered
 	Failed     What = "failed"
 	Started    What = "started"
 	Ended      What = "ended"
@@ -41,8 +41,8 @@ var order = []What{
 	Submitted, Asked, Planned, Made, Booted, Configured, Registered, Failed, Started, Ended, Removed,
 }
 
-// timeline returns all steps of a job in order. Slurm's times are whole seconds, cut off, so what happened in the
-// second in which the job started comes before its start.
+// timeline returns all steps of a job in order. Slurm's times are cut off to whole seconds, so all steps in the
+// second of the job's start come before the start.
 func timeline(j Job, requests []reconfigure.Request, failures []Step) []Step {
 	steps := slices.Clone(failures)
 	add := func(at time.Time, what What, node, instance, text string) {
@@ -57,7 +57,7 @@ func timeline(j Job, requests []reconfigure.Request, failures []Step) []Step {
 	for _, l := range j.Instances {
 		planned := func(s Step) bool { return s.What == Planned && s.Node == l.Node && s.Time.Equal(l.Planned) }
 		ours := !j.Asked.IsZero() && !l.Made.Before(j.Asked)
-		if ours && !slices.ContainsFunc(steps, planned) { // a retry is of the same plan
+		if ours && !slices.ContainsFunc(steps, planned) { // a retry belongs to the same plan
 			add(l.Planned, Planned, l.Node, "", fmt.Sprintf("plan %d", l.Plan))
 		}
 		add(l.Made, Made, l.Node, l.Instance, madeOf(l))
@@ -81,7 +81,7 @@ func timeline(j Job, requests []reconfigure.Request, failures []Step) []Step {
 	return steps
 }
 
-// madeOf says what an instance is and where.
+// madeOf describes an instance and its place.
 func madeOf(l reconfigure.Life) string {
 	text := fmt.Sprintf("image %s, flavor %s", cmp.Or(l.Image, l.ImageID), cmp.Or(l.Flavor, l.FlavorID))
 	if l.Host != "" {
@@ -90,8 +90,8 @@ func madeOf(l reconfigure.Life) string {
 	return text
 }
 
-// failuresOf returns why nodes were not made for requests, in order: the failures of operations, and what the verdicts
-// of requests say of nodes that have no such event, since nothing was begun for them.
+// failuresOf returns why nodes were not made for requests, in order: the failures of operations, and the verdicts of
+// requests for nodes without such an event, for which nothing was begun.
 func failuresOf(f Facts, nodes nodeset.NodeSet, requests []reconfigure.Request) []Step {
 	var steps []Step
 	for _, r := range requests {

@@ -14,8 +14,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// JobTable returns what writes jobs for people: a table, or what happened to each of them. A wide table has a line for
-// each instance of a job.
+// JobTable returns a function that writes jobs for people: as a table, or as a timeline for each job. A wide table
+// has a line for each instance of a job.
 func JobTable(jobs []Job, timelines bool) func(w io.Writer, wide bool, width int) error {
 	return func(w io.Writer, wide bool, width int) error {
 		if timelines && !wide {
@@ -56,7 +56,7 @@ func writeJobs(w io.Writer, jobs []Job, wide bool, width int) error {
 	return text.Table(w, rows, width)
 }
 
-// writeTimelines writes what happened to each job, in order.
+// writeTimelines writes the timeline of each job.
 func writeTimelines(w io.Writer, jobs []Job, width int) error {
 	if len(jobs) == 0 {
 		_, err := fmt.Fprintln(w, "no such job")
@@ -101,7 +101,7 @@ func clock(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-// between returns the length of a time; empty if one of its ends is not known.
+// between returns a duration for people; empty if one of the times is unknown.
 func between(from, to time.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return ""

@@ -350,7 +350,7 @@ func (j *Journal) Begin(
 		}
 		for _, o := range undone {
 			j.cancel(j.find(o.Request), o.Error)
-			message := fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+			message := fmt.Sprintf("request %s was cancelled: %s", o.Request, o.Error)
 			j.append(reconfigure.Event{
 				Plan: number, Phase: reconfigure.PhasePlan, Level: reconfigure.Note, Message: message,
 			})
