@@ -1,5 +1,5 @@
-// Package campaign decides which outdated nodes of a cluster are updated next, and when a campaign pauses or ends. Next
-// is a pure function; Runner asks for what it needs, and writes what it has decided. It changes no node itself: it
+// Package campaign decides which outdated nodes of a cluster are updated next, and when a campaign pauses or ends.
+// Next is a pure function; Runner gathers its facts and stores its decisions. The package changes no node itself: it
 // submits ordinary update requests, each for one node.
 package campaign
 
@@ -15,26 +15,26 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Facts is what Next decides from.
+// Facts are the facts on which Next decides.
 type Facts struct {
 	Cluster  reconfigure.Cluster
-	Seen     *snapshot.Snapshot                            // nil: none was taken, and no node is begun
+	Seen     *snapshot.Snapshot                            // nil: no snapshot was taken, and no node is begun
 	Pending  []reconfigure.Request                         // all requests without an outcome
-	Outcomes map[reconfigure.RequestID]reconfigure.Outcome // of the campaign's open requests
+	Outcomes map[reconfigure.RequestID]reconfigure.Outcome // the outcomes of the campaign's open requests
 	// Tests reports whether the site has a test job.
 	Tests bool
 	Test  Test
 }
 
-// Test is how far the test of the canary under way is.
+// Test is the progress of the current canary's test.
 type Test struct {
 	Reserved bool // Slurm keeps the node free for it
 	Ended    bool
 	Failure  string // why it failed; empty: it has not
 }
 
-// New returns a campaign for the outdated nodes of groups, which must be declared, and of which the snapshot must have
-// the declared sources. It returns an error if a source is unknown.
+// New returns a campaign for the outdated nodes of groups. The groups must be declared, and the snapshot must have
+// their declared sources. It returns an error if a source is unknown.
 func New(
 	c reconfigure.Campaign, cluster reconfigure.Cluster, seen snapshot.Snapshot,
 ) (reconfigure.Campaign, error) {
@@ -45,7 +45,7 @@ func New(
 			return c, err
 		}
 		if why := seen.Sources[g.Source].Err; why != "" {
-			return c, fmt.Errorf("it is unknown what the nodes of %s are to be made of: %s", name, why)
+			return c, fmt.Errorf("the declared image, flavor or network of %s cannot be resolved: %s", name, why)
 		}
 		c.Targets[name] = target(g, seen)
 		former := map[string]nodeset.NodeSet{}
@@ -59,8 +59,8 @@ func New(
 	return c, nil
 }
 
-// Outdated returns the nodes of a campaign that differ from the declaration. A stopped one is made anew when it is
-// needed.
+// Outdated returns the nodes of a campaign that differ from the declaration. A stopped node is not included: it is
+// made anew when it is needed.
 func Outdated(c reconfigure.Campaign, cluster reconfigure.Cluster, seen snapshot.Snapshot) nodeset.NodeSet {
 	var all nodeset.NodeSet
 	for _, g := range groups(c, cluster) {
@@ -102,7 +102,7 @@ func Pause(c reconfigure.Campaign, why string) reconfigure.Campaign {
 	return c
 }
 
-// Continue has a paused campaign go on. What has failed is tried again.
+// Continue continues a paused campaign. Failed nodes are retried.
 func Continue(c reconfigure.Campaign) reconfigure.Campaign {
 	if c.State != reconfigure.CampaignPaused {
 		return c
@@ -126,12 +126,12 @@ func Abort(c reconfigure.Campaign, now time.Time) reconfigure.Campaign {
 	return c
 }
 
-// Next notes the outcomes of open requests, and returns the campaign as it is then, with the requests to submit for it.
-// It submits none
-//   - for a node that is what is declared, unless the node failed in this campaign, or that has any pending request;
+// Next records the outcomes of open requests, and returns the new campaign, with the requests to submit for it. It
+// submits none
+//   - for a node that is as declared, unless it failed in this campaign, nor for a node with a pending request;
 //   - for a node that somebody else has drained, or that Slurm powers up or down;
-//   - that would make more than MaxUnavailable nodes of the groups unavailable, or more than Batch open at once;
-//   - beyond the canary of a group before that has passed.
+//   - that would make more than MaxUnavailable nodes of the groups unavailable, or would open more than Batch requests;
+//   - for other nodes of a group before its canary has passed.
 func Next(c reconfigure.Campaign, f Facts) (reconfigure.Campaign, []reconfigure.Request) {
 	c = c.Clone()
 	for _, node := range slices.Sorted(maps.Keys(c.Open)) {
@@ -168,7 +168,7 @@ func Next(c reconfigure.Campaign, f Facts) (reconfigure.Campaign, []reconfigure.
 	return further(c, s)
 }
 
-// noted takes the outcome of a node's request.
+// noted applies the outcome of a node's request.
 func noted(c reconfigure.Campaign, node string, o reconfigure.Outcome, f Facts) reconfigure.Campaign {
 	delete(c.Open, node)
 	var v reconfigure.Verdict
@@ -184,7 +184,7 @@ func noted(c reconfigure.Campaign, node string, o reconfigure.Outcome, f Facts) 
 	}
 	switch {
 	case v.Status == reconfigure.StatusDone, v.Status == reconfigure.StatusUnchanged && f.right(node):
-		// A worker that died may have done what the next one found unchanged.
+		// The worker that made the change may have died; the next one then found nothing to change.
 		c.Done, c.Again = c.Done.Union(nodeset.Of(node)), c.Again.Difference(nodeset.Of(node))
 		if under && f.Tests {
 			canary.Phase = reconfigure.CanaryTest
@@ -214,7 +214,7 @@ func noted(c reconfigure.Campaign, node string, o reconfigure.Outcome, f Facts) 
 	return c
 }
 
-// right reports whether a node is known to have an instance that is what is declared.
+// right reports whether a node is known to have an instance as declared.
 func (f Facts) right(node string) bool {
 	return f.Seen != nil && f.Seen.Instances[node].ID != "" && len(f.Seen.Outdated(f.Cluster, node)) == 0
 }
@@ -236,7 +236,7 @@ func failures(c reconfigure.Campaign) string {
 	return fmt.Sprintf("%d of its nodes failed: %s: %s", nodes.Len(), nodes, c.Failed[nodes.Names()[0]])
 }
 
-// unfit returns what keeps a campaign from going on: what passes by itself, or what an administrator has to decide.
+// unfit returns why a campaign cannot continue: wait passes by itself, stop needs an administrator.
 func unfit(c reconfigure.Campaign, f Facts) (wait, stop string) {
 	for _, source := range []snapshot.Source{snapshot.Terraform, snapshot.Slurm} {
 		if !f.Seen.Asked(source) {
@@ -251,22 +251,22 @@ func unfit(c reconfigure.Campaign, f Facts) (wait, stop string) {
 		g := f.Cluster.Groups[i]
 		resolved, known := f.Seen.Sources[g.Source]
 		if !known || resolved.Err != "" {
-			return fmt.Sprintf("it is unknown what the nodes of %s are to be made of: %s", name, resolved.Err), ""
+			return fmt.Sprintf("the declared image, flavor or network of %s cannot be resolved: %s", name, resolved.Err), ""
 		}
 		if drifts := snapshot.Differences(target(g, *f.Seen), c.Targets[name]); len(drifts) > 0 {
-			return "", fmt.Sprintf("the %s of %s is another one than when it began: abort it, and start another one",
+			return "", fmt.Sprintf("the %s of %s has changed since it began: abort it, and start a new one",
 				drifts[0], name)
 		}
 	}
 	return "", ""
 }
 
-// situation is what the nodes of a campaign's groups are like.
+// situation divides the nodes of a campaign's groups by their state.
 type situation struct {
 	candidates []candidate     // nodes that may be begun now, the best ones first
 	later      nodeset.NodeSet // nodes that are outdated, and may not be begun now
 	kept       nodeset.NodeSet // nodes that are outdated, and drained by somebody else
-	away       nodeset.NodeSet // nodes that Slurm cannot use, or will not be able to
+	away       nodeset.NodeSet // nodes that Slurm cannot use, now or soon
 }
 
 // candidate is a node that may be begun.
@@ -275,8 +275,8 @@ type candidate struct {
 	rank        rank
 }
 
-// rank orders candidates: a node that is away already costs nothing, an idle one costs no drain, and a persistent one
-// is not powered down by Slurm meanwhile.
+// rank orders candidates: a node that Slurm already cannot use costs nothing, an idle node needs no drain, and a
+// persistent node is not powered down by Slurm meanwhile.
 type rank struct {
 	away, idle, persistent bool
 	postponed              int
@@ -335,7 +335,7 @@ func survey(c reconfigure.Campaign, f Facts) situation {
 	return s
 }
 
-// unavailable reports whether Slurm cannot use a node, although the node is not powered down to save power.
+// unavailable reports whether Slurm cannot use a node for another reason than power saving.
 func unavailable(s reconfigure.NodeState) bool {
 	return !s.Usable() && !s.PoweredDown() && !s.PoweringDown() && !s.PoweringUp()
 }
@@ -367,9 +367,9 @@ func further(c reconfigure.Campaign, s situation) (reconfigure.Campaign, []recon
 // waits returns why no node can be begun now.
 func (s situation) waits(c reconfigure.Campaign) string {
 	if len(s.candidates) == 0 {
-		return fmt.Sprintf("%s are powered up or rebooted by Slurm, or other requests name them", s.later)
+		return fmt.Sprintf("Slurm powers up or reboots %s, or other requests name them", s.later)
 	}
-	return fmt.Sprintf("%d nodes cannot be used by Slurm, and %d may be at a time: %s", s.away.Len(), c.MaxUnavailable,
+	return fmt.Sprintf("Slurm cannot use %d nodes, and at most %d may be unavailable: %s", s.away.Len(), c.MaxUnavailable,
 		s.away)
 }
 
@@ -386,7 +386,7 @@ func begin(
 	c reconfigure.Campaign, n candidate, s situation, f Facts,
 ) (reconfigure.Campaign, []reconfigure.Request) {
 	c.State = reconfigure.CampaignCanary
-	if c.Reserved != "" { // for the last one: it is released first
+	if c.Reserved != "" { // the previous reservation is released first
 		return c, nil
 	}
 	if len(c.Open) > 0 || !n.rank.away && s.away.Len() >= c.MaxUnavailable {
@@ -407,7 +407,7 @@ func begin(
 	return c, []reconfigure.Request{request(c, n.name)}
 }
 
-// follow takes a canary to its next phase.
+// follow advances a canary to its next phase.
 func follow(
 	c reconfigure.Campaign, canary reconfigure.Canary, s situation, f Facts,
 ) (reconfigure.Campaign, []reconfigure.Request) {
@@ -416,10 +416,11 @@ func follow(
 	case reconfigure.CanaryReserve:
 		still := func(n candidate) bool { return n.name == canary.Node }
 		switch {
-		case !slices.ContainsFunc(s.candidates, still): // somebody else drains or renews it: another one is chosen
+		case !slices.ContainsFunc(s.candidates, still): // somebody else drains or updates it: another canary is chosen
 			c.Canaries = c.Canaries[:len(c.Canaries)-1]
 			return c, nil
-		case s.away.Len() > c.MaxUnavailable && !unavailable(f.Seen.States[canary.Node]): // since it was chosen
+		// the limit was reached after it was chosen
+		case s.away.Len() > c.MaxUnavailable && !unavailable(f.Seen.States[canary.Node]):
 			c.Why = s.waits(c)
 			return c, nil
 		case !f.Test.Reserved:

@@ -137,7 +137,7 @@ func TestWhichNodesAreNext(t *testing.T) {
 		},
 		"as many are away as may be": {
 			facts: func(f Facts) { f.state("n1", "disk", "IDLE", "DRAIN"); f.state("n2", "disk", "IDLE", "DRAIN") },
-			why:   "2 nodes cannot be used by Slurm, and 2 may be at a time: n[1-2]",
+			why:   "Slurm cannot use 2 nodes, and at most 2 may be unavailable: n[1-2]",
 		},
 		"nodes of another group are away": {
 			facts: func(f Facts) { f.state("g1", "disk", "DOWN"); f.state("g2", "disk", "DOWN") }, want: "n[1-2]",
@@ -164,13 +164,13 @@ func TestWhichNodesAreNext(t *testing.T) {
 				}
 			},
 			state: reconfigure.CampaignPaused,
-			why:   "the image of n is another one than when it began: abort it, and start another one",
+			why:   "the image of n has changed since it began: abort it, and start a new one",
 		},
 		"the cloud does not say what the image is": {
 			facts: func(f Facts) {
 				f.Seen.Sources[f.Cluster.Groups[0].Source] = reconfigure.Resolved{Err: "timeout"}
 			},
-			why: "it is unknown what the nodes of n are to be made of: timeout",
+			why: "the declared image, flavor or network of n cannot be resolved: timeout",
 		},
 		"all are right": {
 			facts: func(f Facts) { f.renew("n1", "n2", "n3", "n4", "n5", "n6") }, state: reconfigure.CampaignDone,
@@ -187,7 +187,7 @@ func TestWhichNodesAreNext(t *testing.T) {
 				f.renew("n1", "n2", "n3", "n4", "n5")
 				f.state("n6", "", "ALLOCATED", "POWERING_UP")
 			},
-			why: "n6 are powered up or rebooted by Slurm, or other requests name them",
+			why: "Slurm powers up or reboots n6, or other requests name them",
 		},
 		"paused":  {campaign: func(c campaign) { c.State = reconfigure.CampaignPaused }, state: reconfigure.CampaignPaused},
 		"aborted": {campaign: func(c campaign) { c.State = reconfigure.CampaignAborted }, state: reconfigure.CampaignAborted},

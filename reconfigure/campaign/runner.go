@@ -26,26 +26,27 @@ type Journal interface {
 
 // Tester runs the site's test job on one node. Each call may be repeated.
 type Tester interface {
-	// Reserve keeps a node free of other jobs, from when those that run there have ended, until Release.
+	// Reserve keeps new jobs off a node until Release; running jobs go on.
 	Reserve(ctx context.Context, name, node string) error
-	// Test submits the test job of that name to the reserved node, unless that was done, and returns how it stands.
+	// Test submits the test job under that name to the reserved node, unless that was done before, and returns its
+	// state.
 	Test(
 		ctx context.Context, name, node, partition string, limit time.Duration,
 	) (ended bool, failure string, err error)
-	// Release ends the reservation, and the test job with it. Where there is none it is done.
+	// Release ends the reservation, and the test job with it. It succeeds if neither exists.
 	Release(ctx context.Context, name string) error
-	// Drain has Slurm start no more jobs on nodes: on one whose test has failed.
+	// Drain makes Slurm start no more jobs on nodes. It is for a node whose test failed.
 	Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 }
 
-// Site is a declared cluster, and what a campaign asks there.
+// Site is a declared cluster, with the calls that a campaign needs.
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
 	Tester  func(control reconfigure.Instance) Tester
 }
 
-// Runner takes the newest campaign of a journal on. It may be killed at any point, and another one goes on.
+// Runner advances the newest campaign of a journal. If it is killed at any point, another Runner continues.
 type Runner struct {
 	Journal Journal
 	// Open reads the declaration.
@@ -53,16 +54,16 @@ type Runner struct {
 }
 
 const (
-	// again is the interval of looks at the nodes, ask that of questions to Slurm for the canary.
+	// again is the interval of snapshots, ask the interval of the canary's questions to Slurm.
 	again = 10 * time.Second
 	ask   = 2 * time.Second
-	// patience is how long a test job may wait to be started, beside its own time limit.
+	// patience is how long a test job may wait to start, in addition to its time limit.
 	patience = 5 * time.Minute
 )
 
-// Step takes the campaign as far as is possible now. It returns when to call it next at the latest; stay is false while
-// there is nothing to do before somebody changes the campaign. It is also to be called when a request has ended. After
-// an error it may be called again.
+// Step advances the campaign as far as possible now. It returns the latest time for the next call; stay is false
+// while there is nothing to do before somebody changes the campaign. Call it also when a request has ended. It may be
+// retried after an error.
 func (r Runner) Step(ctx context.Context) (next time.Duration, stay bool, err error) {
 	c, there, err := r.Journal.Campaign(ctx)
 	if err != nil || !there {
@@ -104,18 +105,18 @@ func (r Runner) Step(ctx context.Context) (next time.Duration, stay bool, err er
 	return again, after.Active() || len(after.Open) > 0, nil
 }
 
-// Advance returns what a controller calls.
+// Advance returns Step in the form that a controller calls.
 func (r Runner) Advance(log *slog.Logger) func(ctx context.Context) (next time.Duration, stay bool) {
 	return func(ctx context.Context) (time.Duration, bool) {
 		next, stay, err := r.Step(ctx)
 		if err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "the campaign cannot go on, and is tried again", "reason", err.Error())
+			log.WarnContext(ctx, "the campaign cannot continue now; retrying", "reason", err.Error())
 		}
 		return next, stay
 	}
 }
 
-// note has people see why a campaign does not go on.
+// note stores why a campaign does not continue, for people.
 func (r Runner) note(ctx context.Context, c reconfigure.Campaign, problem error) error {
 	if !c.Active() || c.Why == problem.Error() || ctx.Err() != nil {
 		return nil
@@ -130,14 +131,15 @@ func (r Runner) note(ctx context.Context, c reconfigure.Campaign, problem error)
 	return err
 }
 
-// look takes a snapshot, and does what the canary needs in Slurm.
+// look takes a snapshot, and carries out the canary's calls to Slurm.
 func (r Runner) look(ctx context.Context, c *reconfigure.Campaign, f *Facts, release bool) error {
 	site, err := r.Open(ctx)
 	if err != nil {
 		return err
 	}
 	f.Cluster, f.Tests = site.Cluster, site.Cluster.Settings.CanaryJob != ""
-	// The requests come before the snapshot: one that has ended meanwhile counts as pending, and its node waits.
+	// The requests are read before the snapshot: a request that ends in between counts as pending, and its node
+	// waits.
 	if f.Pending, err = r.Journal.Pending(ctx); err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ func (r Runner) look(ctx context.Context, c *reconfigure.Campaign, f *Facts, rel
 	return test(ctx, tester, site.Cluster, *c, canary, f)
 }
 
-// test takes the test of the canary on.
+// test advances the test of the canary.
 func test(
 	ctx context.Context, t Tester, cluster reconfigure.Cluster, c reconfigure.Campaign, canary reconfigure.Canary,
 	f *Facts,

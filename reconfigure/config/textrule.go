@@ -116,8 +116,8 @@ func publicKey(s string) error {
 	}
 	_, _, options, _, err := ssh.ParseAuthorizedKey([]byte(s))
 	if err != nil || len(options) > 0 {
-		return errors.New("is not an OpenSSH public key, such as ssh-ed25519 AAAA… comment; copy the whole line of the " +
-			".pub file")
+		return errors.New("is not an OpenSSH public key, such as ssh-ed25519 AAAA… comment; copy the whole line of " +
+			"the .pub file")
 	}
 	return nil
 }

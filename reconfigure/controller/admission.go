@@ -9,30 +9,31 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Selection is what is planned next.
+// Selection has the requests that are planned next.
 type Selection struct {
-	Together []reconfigure.Request // that are planned from one snapshot
-	Undone   []reconfigure.Outcome // of the requests that need not begin any more when these do
-	// Superseded are the requests that have their outcome when a destroy begins.
+	Together []reconfigure.Request // the requests that are planned from one snapshot
+	Undone   []reconfigure.Outcome // the outcomes of requests that become unnecessary when these begin
+	// Superseded are the requests that end when a destroy begins.
 	Superseded []reconfigure.RequestID
 }
 
-// busy is what is under way, and what follows from it for requests that have not begun.
+// busy describes the operations in progress, and their consequences for requests that have not begun.
 type busy struct {
-	nodes nodeset.NodeSet       // with operations under way
-	alone bool                  // a plan that concerns every node is under way: nothing begins beside it
+	nodes nodeset.NodeSet       // the nodes with operations in progress
+	alone bool                  // a plan that concerns every node is in progress: nothing else begins
 	first reconfigure.RequestID // a change of size whose plan must be alone; zero: none is known
 	pass  bool                  // resumes and suspends may begin before a request that must be alone
 }
 
-// mustBeAlone reports whether a request begins only when nothing is under way. One that is only previewed has no id.
+// mustBeAlone reports whether a request begins only when nothing is in progress. A previewed request has no id.
 func (b busy) mustBeAlone(r reconfigure.Request) bool {
 	return whole(r.Mode) || b.first != 0 && r.ID == b.first
 }
 
-// Next selects the requests that are planned next, from those without an outcome, oldest first. A request that another
-// one undoes is left out, but stays open until that one begins, which may be cancelled before. Ready reports whether a
-// request may be planned now: not while its operations are under way, nor a deferred one before it is due.
+// Next selects the requests that are planned next, from those without an outcome, oldest first. Next leaves out a
+// request that another one undoes, but it stays open until the other one begins, which may be cancelled before. Ready
+// reports whether a request may be planned now: not while its operations are in progress, and a deferred request not
+// before it is due.
 func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) Selection {
 	undone, superseded := Undone(pending), Superseded(pending)
 	rest := slices.DeleteFunc(slices.Clone(pending), func(r reconfigure.Request) bool {
@@ -55,7 +56,7 @@ func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Reques
 	return next
 }
 
-// With returns the requests that would be planned together with r if nothing were under way. If r has to wait for
+// With returns the requests that would be planned together with r if nothing were in progress. If r must wait for
 // others, it is planned alone, as if they had ended.
 func With(pending []reconfigure.Request, r reconfigure.Request) []reconfigure.Request {
 	any := func(reconfigure.Request) bool { return true }
@@ -66,12 +67,12 @@ func With(pending []reconfigure.Request, r reconfigure.Request) []reconfigure.Re
 	return []reconfigure.Request{r}
 }
 
-// admit returns the requests that can be planned together, beside what is under way: no two of them differ in what they
-// want of a node. For each node, a later request waits for the earlier ones, so the nodes of a request that is left out
-// are closed to all later ones. A request that must be alone waits until nothing is under way, but not for deferred
-// requests, which may take a day. Of the later requests only resumes and suspends begin before it, and only while
-// mayPass allows it. None begins before a destroy, which undoes them all. A change of size is planned by itself, since
-// its plan may concern every node.
+// admit returns the requests that can be planned together, at the same time as the operations in progress: no two of
+// them ask for different things at a node. For each node, a later request waits for the earlier ones, so later
+// requests cannot have the nodes of a request that is left out. A request that must be alone waits until nothing is
+// in progress, but not for deferred requests, which may take a day. Of the later requests, only resumes and suspends
+// begin before it, and only while mayPass allows it. None begins before a destroy, which undoes them all. A change of
+// size is planned alone, since its plan may concern every node.
 func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) []reconfigure.Request {
 	if now.alone {
 		return nil
@@ -122,13 +123,13 @@ func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Reque
 	return together
 }
 
-// intent is what a request wants of its nodes.
+// intent is what a request asks for at its nodes.
 type intent struct {
 	mode    reconfigure.Mode
 	options reconfigure.Options
 }
 
-// whole reports whether a mode means the whole cluster.
+// whole reports whether a mode concerns the whole cluster.
 func whole(m reconfigure.Mode) bool { return m == reconfigure.Deploy || m == reconfigure.Destroy }
 
 // resizes reports whether a mode may change slurm.conf on every node.
@@ -137,8 +138,8 @@ func resizes(m reconfigure.Mode) bool {
 }
 
 // window returns how long to wait for further requests before these are planned: Slurm names its nodes in several
-// calls, and each slurmd that reboots makes its own call. It ends when no request came for quiet, and at the latest
-// when the oldest has waited for longest.
+// calls, and each rebooting slurmd makes its own call. The wait ends when no request came for quiet, at the latest
+// when the oldest request has waited for longest.
 func window(requests []reconfigure.Request, quiet, longest time.Duration, now time.Time) time.Duration {
 	var oldest, newest time.Time
 	for _, r := range requests {
@@ -159,18 +160,18 @@ func window(requests []reconfigure.Request, quiet, longest time.Duration, now ti
 }
 
 // Undone returns the resumes that a later suspend undoes before anything was done for them, with that suspend. Such a
-// resume need not begin, since its nodes have no instance at the end either way. The suspend stays: an earlier failure
-// may have left an instance, and without one the suspend costs nothing.
+// resume need not begin, since its nodes have no instance at the end in any case. The suspend stays: an earlier
+// failure may have left an instance, and without one the suspend costs nothing.
 //
-// A suspend is never undone by a later resume. Slurm waits for a boot that is newer than its call of ResumeProgram
-// (slurm.conf(5), ResumeTimeout); the old instance has an older boot, and may have files of its last job.
+// A suspend is never undone by a later resume. Slurm waits for a boot after its call of ResumeProgram (slurm.conf(5),
+// ResumeTimeout); the old instance booted earlier, and may have files of its last job.
 //
-// A resume is undone as a whole or not at all, and only by a suspend of all of its nodes from the same caller, so that
-// an administrator does not cancel a resume of Slurm by accident. A request in between that names one of the nodes, or
-// means the whole cluster, keeps it from being undone.
+// A resume is undone as a whole or not at all, and only by a suspend of all of its nodes from the same caller, so
+// that an administrator does not cancel a resume of Slurm by accident. It is not undone if a request in between names
+// one of the nodes or concerns the whole cluster.
 func Undone(pending []reconfigure.Request) map[reconfigure.RequestID]reconfigure.RequestID {
 	undone := map[reconfigure.RequestID]reconfigure.RequestID{}
-	next := map[string]reconfigure.Request{} // of each node: the next request that is no resume
+	next := map[string]reconfigure.Request{} // for each node: the next request that is not a resume
 	for _, r := range slices.Backward(pending) {
 		switch {
 		case whole(r.Mode):
@@ -219,6 +220,6 @@ func undoes(next map[string]reconfigure.Request, r reconfigure.Request) (by reco
 func undoing(id, by reconfigure.RequestID) reconfigure.Outcome {
 	return reconfigure.Outcome{
 		Request: id, Code: reconfigure.CodeCancelled,
-		Error: fmt.Sprintf("request %s suspends its nodes again, and came before anything was done for this one", by),
+		Error: fmt.Sprintf("request %s suspends its nodes again, and came before this one began", by),
 	}
 }

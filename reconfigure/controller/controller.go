@@ -1,7 +1,7 @@
 // Package controller decides what begins: one loop, under one lease. Its events are: a request came, an operation
-// ended, a timer is due, stop. On each it selects the requests that may begin, takes one snapshot, plans, starts an
-// operation for each node, and writes the outcome of each request whose nodes all have verdicts. Only operations change
-// the cluster.
+// ended, a timer is due, stop. On each event it selects the requests that may begin, takes one snapshot, plans,
+// starts an operation for each node, and writes the outcome of each request whose nodes all have verdicts. Only
+// operations change the cluster.
 package controller
 
 import (
@@ -44,11 +44,11 @@ type Queue interface {
 // Record stores plans, outcomes and deferrals.
 type Record interface {
 	// Begin opens a plan for the requests, and stores the outcomes of those that are undone. It MUST fail without any
-	// effect if one of them has an outcome, if one that would be undone has begun, and during a pause.
+	// effect if one of the requests has an outcome, if one that would be undone has begun, and during a pause.
 	Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error)
 	// Finish stores outcomes, all or none. It MUST refuse a second outcome of a request.
 	Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error
-	// Defer replaces what requests wait for, and stores their verdicts so far.
+	// Defer replaces the deferrals of requests, and stores their verdicts so far.
 	Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error
 }
 
@@ -63,32 +63,33 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	// States returns the states of at least these nodes, and asks Slurm only. Nil: each look takes a whole snapshot.
+	// States returns the states of at least these nodes, and asks only Slurm. Nil: each look takes a whole snapshot.
 	States func(
 		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]reconfigure.NodeState, error)
-	// Conf returns the configuration that slurmctld would get, compared with the one that it runs with. It is called
-	// if a plan changes that configuration. Nil: it is not compared.
+	// Conf returns slurmctld's next configuration, compared with its running one. It is called if a plan changes that
+	// configuration. Nil: it is not compared.
 	Conf func(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error)
 	Deps operation.Deps
 }
 
-// Config is what a controller works with.
+// Config is the configuration of a controller.
 type Config struct {
 	Journal Journal
-	// Open reads the declaration. It is called for each plan, so that an edit counts from the next plan on. With an error
-	// it SHOULD return the cluster too, if that could be read.
+	// Open reads the declaration. It is called for each plan, so that an edit takes effect with the next plan.
+	// Besides an error it SHOULD return the cluster, if that could be read.
 	Open func(ctx context.Context) (Site, error)
 	// Reconcile compares the sources, and may submit requests. It returns when to call it next; ok is false if the sources
 	// are not to be compared. Nil: nothing is compared.
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
-	// Campaign takes the campaign on, and may submit requests. It returns when to call it next at the latest; stay is
+	// Campaign advances the campaign, and may submit requests. It returns the latest time for the next call; stay is
 	// false while it has nothing to do before somebody changes the campaign or a request ends. Nil: there are none.
 	Campaign func(ctx context.Context) (next time.Duration, stay bool)
 	// Flush returns when the events that operations have recorded are durable. Nil: they are durable at once.
 	Flush func(ctx context.Context) error
-	// Succeed starts another worker. A worker that was told to end calls it after it has released the lease, if requests
-	// came in the meantime: their callers saw the lease taken and started no worker. Nil: they wait for the next worker.
+	// Succeed starts another worker. A worker that was told to end calls it after it has released the lease, if
+	// requests came in the meantime: their callers saw that the lease was taken, and started no worker. Nil: they
+	// wait for the next worker.
 	Succeed func(ctx context.Context) error
 	// Log gets the requests and their outcomes.
 	Log *slog.Logger
@@ -96,8 +97,8 @@ type Config struct {
 	Timing operation.Timing
 	// Stay keeps Run from ending when no request waits.
 	Stay bool
-	// Replaced reports whether the program's file was replaced, so that a new process is to go on. Run then begins
-	// nothing more, and ends when nothing is under way. Nil: never.
+	// Replaced reports whether the program's file was replaced, so that a new process must continue. Run then begins
+	// nothing more, and returns when nothing is in progress. Nil: never.
 	Replaced func() bool
 	// Once ends Run when everything that can be done now is done, even if requests are deferred.
 	Once bool
@@ -109,20 +110,20 @@ const (
 	// again is the interval at which deferred requests are planned again. If they wait for jobs, Slurm is asked first
 	// whether a state of their nodes has changed.
 	again = 10 * time.Second
-	// writeAgain is the shortest time between two writes of a request's verdicts before it has its outcome.
+	// writeAgain is the minimum time between two writes of a request's verdicts before it has its outcome.
 	writeAgain = time.Second
 	// longestOutage is how long a controller goes on while the journal fails. A restart or a failover of a database
 	// server takes minutes. A longer failure needs an administrator; the requests stay in the journal.
 	longestOutage = 10 * time.Minute
 )
 
-// Run holds the lease and carries out requests until none is left and nothing is under way. It returns at once if
+// Run holds the lease and carries out requests until none is left and nothing is in progress. It returns at once if
 // another process holds the lease; that process looks for new requests after it has released the lease, so none is
-// missed. During a pause nothing begins, and Run returns as if no request waited; whoever ends the pause MUST start a
-// worker.
+// missed. During a pause nothing begins, and Run returns as if no request waited; the process that ends the pause
+// MUST start a worker.
 //
-// When ctx ends, Run returns as soon as everything that it has started has ended. It writes no verdicts then, and the
-// requests stay. Requests that come meanwhile are left to the successor. An error of the journal ends Run only if it
+// When ctx ends, Run returns as soon as everything that it started has ended. It then writes no verdicts, and the
+// requests stay. It leaves requests that come meanwhile to its successor. An error of the journal ends Run only if it
 // lasts for longestOutage.
 func Run(ctx context.Context, config Config) error {
 	outage := newOutage(config.Log)
@@ -149,8 +150,9 @@ func Run(ctx context.Context, config Config) error {
 
 func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
-// hold acquires the lease, works, and releases it. Left is false if another process holds the lease, or if nothing is
-// left. It looks for requests again after the release, since a caller starts no worker while somebody holds the lease.
+// hold acquires the lease, works, and releases it. left is false if another process holds the lease, or if no request
+// is left. It looks for requests again after the release, since a caller starts no worker while somebody holds the
+// lease.
 func hold(ctx context.Context, config Config, outage *outage) (left bool, err error) {
 	release, ok, err := config.Journal.Acquire(ctx)
 	if err != nil || !ok {
@@ -213,7 +215,7 @@ func succeed(ctx context.Context, config Config, newest reconfigure.RequestID) {
 	}
 	if err := config.Succeed(ctx); err != nil {
 		config.Log.WarnContext(
-			ctx, "requests came while this worker ended, and no other one could be started", "reason", err.Error(),
+			ctx, "requests came while this worker ended, but no other worker could be started", "reason", err.Error(),
 		)
 	}
 }
@@ -234,7 +236,7 @@ func anythingToBegin(ctx context.Context, config Config) (bool, error) {
 	return c.Active(), err
 }
 
-// outage measures how long the journal fails.
+// outage measures how long the journal has been failing.
 type outage struct {
 	log    *slog.Logger
 	since  time.Time // zero: it does not fail
@@ -272,7 +274,7 @@ func (o *outage) next(ctx context.Context, err error) (time.Duration, error) {
 	}
 	rest := o.pauses.NextBackOff()
 	o.log.WarnContext(
-		ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", rest.Round(time.Second),
+		ctx, "the journal cannot be used; retrying", "reason", err.Error(), "pause", rest.Round(time.Second),
 	)
 	return rest, nil
 }

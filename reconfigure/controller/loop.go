@@ -23,26 +23,26 @@ type controller struct {
 	Config
 	ctx    context.Context // ends with the lease
 	outage *outage
-	events chan func() // calls from other goroutines, made by the loop
+	events chan func() // calls from other goroutines, executed by the loop
 	wait   sync.WaitGroup
 
 	operator  *operation.Operator
 	interrupt context.CancelFunc // ends the operator and its operations
-	dropping  bool               // they were told to end, since a destroy waits
+	dropping  bool               // the operations were told to end, since a destroy waits
 	requests  map[reconfigure.RequestID]*progress
 	order     []reconfigure.RequestID
-	newest    reconfigure.RequestID // of those that were read
-	seen      int64                 // Changed, when the requests were read
+	newest    reconfigure.RequestID // the newest request that was read
+	seen      int64                 // Queue.Changed at the last read of the requests
 	read      bool
 	paused    bool
 
 	underWay map[string]work // by node
-	alone    bool            // a plan that concerns every node is under way
+	alone    bool            // a plan that concerns every node is in progress
 	first    first
 	endless  time.Time // when the last operation without a limit has ended
 
 	resumeTimeout time.Duration
-	longest       time.Duration // the longest wait for requests that come together
+	longest       time.Duration // the longest wait for requests that arrive together
 	looking       bool
 	due           time.Time // when deferred requests are planned again
 	waits         waits     // the last look, if all nodes wait for their jobs
@@ -50,7 +50,7 @@ type controller struct {
 	retry         time.Time // the next attempt after an error of the journal
 
 	campaign campaign
-	checked  checked // for suspended nodes
+	checked  checked // the last search for suspended nodes
 
 	comparing bool
 	compare   time.Time // when the sources are compared next
@@ -63,18 +63,18 @@ type first struct {
 	since time.Time // when that became known
 }
 
-// checked is when the requests were last searched for nodes that were suspended.
+// checked is the last search of the requests for nodes that were suspended.
 type checked struct {
 	newest reconfigure.RequestID
-	again  time.Time // when they are searched again
+	again  time.Time // when to search again
 }
 
-// campaign is what the loop knows of the campaign.
+// campaign is the loop's state of the campaign.
 type campaign struct {
-	working bool      // it is being taken on
-	asked   bool      // it was, since anything has changed
-	stays   bool      // there is more to do for it
-	due     time.Time // when it is taken on next
+	working bool      // a step is in progress
+	asked   bool      // a step was made since the last change
+	stays   bool      // there is more to do
+	due     time.Time // when the next step is due
 }
 
 func newController(ctx context.Context, config Config, outage *outage) *controller {
@@ -82,7 +82,8 @@ func newController(ctx context.Context, config Config, outage *outage) *controll
 		config.Timing = operation.DefaultTiming()
 	}
 	p := backoff.NewExponentialBackOff()
-	p.InitialInterval, p.MaxInterval = again, 2*time.Minute // short, for an administrator who has repaired something
+	// short, so that a repair by an administrator soon has an effect
+	p.InitialInterval, p.MaxInterval = again, 2*time.Minute
 	return &controller{
 		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64),
 		requests: map[reconfigure.RequestID]*progress{}, underWay: map[string]work{}, pauses: p,
@@ -119,7 +120,7 @@ func (c *controller) loop() error {
 	}
 }
 
-// drain makes all calls that wait, so that their results are written together.
+// drain executes all waiting calls, so that their results are written together.
 func (c *controller) drain() {
 	for {
 		select {
@@ -131,7 +132,7 @@ func (c *controller) drain() {
 	}
 }
 
-// tell hands a call to the loop, from any goroutine.
+// tell passes a call to the loop, from any goroutine.
 func (c *controller) tell(note func()) {
 	select {
 	case c.events <- note:
@@ -147,7 +148,7 @@ func (c *controller) stop() {
 	c.wait.Wait()
 }
 
-// step writes what has changed, reads the requests, and begins what may begin.
+// step writes changes, reads the requests, and begins those that may begin.
 func (c *controller) step() error {
 	if time.Now().Before(c.retry) {
 		return nil
@@ -167,7 +168,7 @@ func (c *controller) step() error {
 	return nil
 }
 
-// idle reports whether nothing is left to do or to wait for.
+// idle reports whether there is nothing to do or to wait for.
 func (c *controller) idle() bool {
 	if c.looking || c.dropping || c.comparing || c.campaign.working || len(c.underWay) > 0 || !c.read ||
 		time.Now().Before(c.retry) || c.unwritten() {
@@ -179,7 +180,7 @@ func (c *controller) idle() bool {
 	if c.Campaign != nil && !c.paused && (!c.campaign.asked || c.campaign.stays && !c.Once) {
 		return false
 	}
-	unasked := c.paused && c.compare.IsZero() // nothing is compared in a pause; whoever ends it starts a worker
+	unasked := c.paused && c.compare.IsZero() // nothing is compared in a pause; the call that ends it starts a worker
 	if c.Stay || c.watches && !unasked && !c.Once {
 		return false
 	}
@@ -219,7 +220,7 @@ func (c *controller) readRequests() error {
 		c.order = append(c.order, r.ID)
 		if c.requests[r.ID] == nil {
 			c.requests[r.ID] = newProgress(r)
-			c.due = time.Time{} // plan one that an earlier worker has deferred at once
+			c.due = time.Time{} // plan requests that an earlier worker deferred at once
 		}
 		c.requests[r.ID].Touched = r.Touched
 	}
@@ -227,7 +228,7 @@ func (c *controller) readRequests() error {
 	return nil
 }
 
-// note notes how far the requests were read.
+// note records how far the requests were read.
 func (c *controller) note(pending []reconfigure.Request) {
 	for _, r := range pending {
 		c.newest = max(c.newest, r.ID)
@@ -286,7 +287,7 @@ func (c *controller) write() error {
 		c.logOutcome(o)
 	}
 	for _, o := range ended {
-		if whole(c.requests[o.Request].Mode) { // after a destroy there is nothing to compare, and after a deploy there is
+		if whole(c.requests[o.Request].Mode) { // a destroy ends the comparisons, and a deploy begins them
 			c.compare, c.watches = time.Time{}, c.Reconcile != nil
 		}
 		delete(c.requests, o.Request)
@@ -305,7 +306,7 @@ func (c *controller) unwritten() bool {
 	return false
 }
 
-// startLook takes a snapshot for the requests that may begin, and plans, beside the loop.
+// startLook takes a snapshot for the requests that may begin, and plans, in another goroutine.
 func (c *controller) startLook() {
 	if c.looking || c.dropping || c.paused || c.replaced() {
 		return
@@ -339,7 +340,7 @@ type planned struct {
 	site     Site
 	seen     snapshot.Snapshot
 	plan     reconfigure.Plan
-	err      error // why nothing could be planned
+	err      error // the reason why nothing could be planned
 }
 
 // look takes a snapshot and plans. It changes nothing.
@@ -364,8 +365,8 @@ func (c *controller) look(requests []reconfigure.Request, underWay nodeset.NodeS
 	return l
 }
 
-// Scope returns what a plan for these requests must know. Of requests for which a worker has begun operations before, it
-// must know how far these came, and of an update whether the instances have ever come up.
+// Scope returns the scope of the snapshot for a plan of these requests. If earlier operations were begun for a
+// request, the plan needs their last phases; for an update, whether the instances have ever booted.
 func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot.Scope {
 	scope := snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
 		return plan.Sources(cluster, states, requests)
@@ -385,7 +386,7 @@ func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot
 	return scope
 }
 
-// stopsUntilAge reports whether a group keeps stopped instances up to an age, which the cloud knows.
+// stopsUntilAge reports whether a group keeps stopped instances up to an age. The cloud knows their age.
 func stopsUntilAge(cluster reconfigure.Cluster) bool {
 	return slices.ContainsFunc(cluster.Groups, func(g reconfigure.NodeGroup) bool {
 		return g.MaxAge > 0 && g.WhenIdle.Power() != ""
@@ -403,7 +404,7 @@ func (c *controller) looked(l planned, next Selection) {
 		c.resumeTimeout = l.site.Cluster.Slurm.ResumeTimeout
 	}
 	if slices.ContainsFunc(l.requests, func(r reconfigure.Request) bool { return c.requests[r.ID] == nil }) {
-		return // one was cancelled meanwhile: the others are planned again without it
+		return // a request was cancelled meanwhile: the others are planned again without it
 	}
 	if l.err != nil {
 		c.unplanned(l)
@@ -413,24 +414,24 @@ func (c *controller) looked(l planned, next Selection) {
 	c.due = time.Now().Add(again)
 	alone := l.plan.Everywhere || l.plan.Shared
 	if alone && len(c.underWay) > 0 {
-		c.first = first{l.requests[0].ID, time.Now()} // admit lets a change of size be planned by itself
+		c.first = first{l.requests[0].ID, time.Now()} // admit plans a change of size alone
 		return
 	}
 	if err := c.begin(l, next, alone); err != nil {
 		if c.read = false; c.ctx.Err() == nil && !errors.Is(err, reconfigure.ErrLeaseLost) {
 			// The reason is a pause or a cancelled request, which the next read of the journal shows, or the journal failed.
-			c.Log.WarnContext(c.ctx, "a plan could not be begun, and is made again", "reason", err.Error())
+			c.Log.WarnContext(c.ctx, "a plan could not be begun; planning again", "reason", err.Error())
 			c.retry = time.Now().Add(look)
 		}
 	}
 }
 
-// begin writes the plan down and starts its operations.
+// begin stores the plan and starts its operations.
 func (c *controller) begin(l planned, next Selection, alone bool) error {
 	round := operation.Round{Cluster: l.site.Cluster, Seen: l.seen, Plan: l.plan}
 	if starts(l.plan) || len(next.Undone) > 0 {
 		named := served(l.requests, l.plan)
-		if len(named) == 0 { // there is only something to undo
+		if len(named) == 0 { // there are only requests to undo
 			named = l.requests
 		}
 		number, err := c.Journal.Begin(c.ctx, ids(named), next.Undone...)
@@ -479,7 +480,7 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	return nil
 }
 
-// served returns the requests that a plan has operations for. They can no longer be cancelled.
+// served returns the requests for which a plan has operations. They can no longer be cancelled.
 func served(requests []reconfigure.Request, p reconfigure.Plan) []reconfigure.Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r reconfigure.Request) bool {
 		changes := slices.ContainsFunc(p.Changes, func(c reconfigure.Change) bool {
@@ -512,7 +513,7 @@ func (c *controller) ended(v reconfigure.Verdict) {
 			continue
 		}
 		if v.Action == reconfigure.Drain && !p.drained.Contains(v.Node) {
-			// The node may have no jobs at all. One that does not stay drained waits for its turn.
+			// The node may have no jobs. A node whose drain ended waits for its turn.
 			c.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
 		}
 		p.end(v)
@@ -524,9 +525,9 @@ func (c *controller) unplanned(l planned) {
 	for _, r := range l.requests {
 		p := c.requests[r.ID]
 		if r.ID == c.first.id {
-			c.first = first{} // it is planned again with the others when it is due
+			c.first = first{} // the request is planned again with the others when it is due
 		}
-		if !p.underWay.Empty() { // its other nodes are planned again later
+		if !p.underWay.Empty() { // the other nodes of the request are planned again later
 			continue
 		}
 		o := unplanned(r, l.site.Cluster, time.Now(), l.err)
@@ -541,9 +542,9 @@ func (c *controller) unplanned(l planned) {
 	c.due = time.Now().Add(c.pauses.NextBackOff())
 }
 
-// makeWay ends what is under way for a destroy that waits for it: nobody will use the nodes. The operations end as they
-// do when a worker is told to end, without verdicts, and their requests are superseded when the destroy begins. If it is
-// cancelled before, they are planned again.
+// makeWay ends the operations in progress if a destroy waits for them: nobody will use the nodes. The operations end
+// as they do when a worker is told to end, without verdicts, and their requests are superseded when the destroy
+// begins. If the destroy is cancelled before, they are planned again.
 func (c *controller) makeWay() {
 	if c.dropping || c.paused || c.replaced() || len(c.underWay) == 0 {
 		return
@@ -573,7 +574,7 @@ func (c *controller) dropped() {
 	}
 }
 
-// startReconcile compares the sources when that is due, in a goroutine of its own.
+// startReconcile compares the sources when that is due, in another goroutine.
 func (c *controller) startReconcile() {
 	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches ||
 		c.replaced() {
@@ -590,13 +591,13 @@ func (c *controller) startReconcile() {
 	})
 }
 
-// startCampaign takes the campaign on when that is due, in a goroutine of its own.
+// startCampaign advances the campaign when that is due, in another goroutine.
 func (c *controller) startCampaign() {
 	if c.Campaign == nil || c.campaign.working || c.paused || time.Now().Before(c.campaign.due) || c.replaced() {
 		return
 	}
 	c.campaign.working, c.campaign.asked = true, true
-	c.campaign.due = time.Now().Add(look) // unless anything changes meanwhile
+	c.campaign.due = time.Now().Add(look) // unless something changes meanwhile
 	c.wait.Go(func() {
 		next, stays := c.Campaign(c.ctx)
 		c.tell(func() {

@@ -10,20 +10,20 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// progress is a request without an outcome, with what is known of it.
+// progress is a request without an outcome, with its progress.
 type progress struct {
 	reconfigure.Request
 	came     time.Time // when the request was first read
 	verdicts map[string]reconfigure.Verdict
 	deferred []reconfigure.Deferral
-	planned  bool                           // since this controller began
+	planned  bool                           // a plan was made for it since this controller began
 	underWay nodeset.NodeSet                // nodes with an operation for it
 	drained  nodeset.NodeSet                // nodes that were drained for it since this controller began
-	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
-	changed  bool                           // since it was stored
+	final    map[string]reconfigure.Verdict // verdicts of rejected nodes that still have an operation
+	changed  bool                           // it has changed since it was stored
 	written  time.Time                      // when it was stored
 	failed   string                         // why the whole request failed
-	code     reconfigure.Code               // of a whole request that failed
+	code     reconfigure.Code               // the code of a whole request that failed
 }
 
 func newProgress(r reconfigure.Request) *progress {
@@ -37,8 +37,8 @@ func newProgress(r reconfigure.Request) *progress {
 	return p
 }
 
-// request returns the request with what is known of it. Nodes with operations under way are not open, so that the other
-// nodes, such as those that are drained by now, are planned without them.
+// request returns the request with its progress. Nodes with operations in progress are not open, so that the other
+// nodes, such as those that are already drained, are planned without them.
 func (p *progress) request() reconfigure.Request {
 	r := p.Request
 	r.Deferred, r.Verdicts = p.deferred, p.list()
@@ -63,7 +63,7 @@ func (p *progress) ready(due bool) bool {
 	}
 }
 
-// list returns the verdicts so far. That of several nodes is sorted by its hostlist.
+// list returns the verdicts so far. A verdict of several nodes is sorted by its hostlist.
 func (p *progress) list() []reconfigure.Verdict {
 	var all []reconfigure.Verdict
 	for _, node := range nodeset.Collect(maps.Keys(p.verdicts)).Names() {
@@ -82,8 +82,8 @@ func (p *progress) arrival() reconfigure.Request {
 	return r
 }
 
-// begin takes the plan for the request's open nodes. Each node that the request names gets its verdict now, or when its
-// operation has ended. If the request names none, this is so for each node that changes for it.
+// begin applies the plan for the request's open nodes. Each node that the request names gets its verdict now, or when
+// its operation has ended. If the request names no nodes, this applies to each node that changes for it.
 func (p *progress) begin(open nodeset.NodeSet, plan reconfigure.Plan) {
 	p.planned, p.changed = true, true
 	p.deferred = slices.DeleteFunc(slices.Clone(p.deferred), func(d reconfigure.Deferral) bool {
@@ -110,7 +110,7 @@ func (p *progress) begin(open nodeset.NodeSet, plan reconfigure.Plan) {
 		}
 		c, changes := plan.Of(r.Node)
 		own := changes && slices.Contains(c.Requests, p.ID)
-		if own || !changes && r.Awaited { // it is undrained, or handed back to Slurm, before its verdict
+		if own || !changes && r.Awaited { // the node is undrained, or handed back to Slurm, before its verdict
 			p.final[r.Node], p.underWay = v, p.underWay.Union(nodeset.Of(r.Node))
 		} else {
 			p.verdicts[r.Node] = v
@@ -127,7 +127,7 @@ func (p *progress) isDeferred(node string) bool {
 	return slices.ContainsFunc(p.deferred, func(d reconfigure.Deferral) bool { return d.Node == node })
 }
 
-// end takes the verdict of an operation. A deferred node whose drain is done has no verdict yet.
+// end adds the verdict of an operation. A deferred node whose drain is done has no verdict yet.
 func (p *progress) end(v reconfigure.Verdict) {
 	p.changed = true
 	p.underWay = p.underWay.Difference(nodeset.Of(v.Node))
@@ -143,7 +143,7 @@ func (p *progress) end(v reconfigure.Verdict) {
 	p.verdicts[v.Node] = v
 }
 
-// interrupted notes that the operations for the request have ended without verdicts.
+// interrupted records that the operations for the request have ended without verdicts.
 func (p *progress) interrupted() {
 	if !p.underWay.Empty() {
 		p.underWay, p.planned = nodeset.NodeSet{}, false
@@ -151,13 +151,13 @@ func (p *progress) interrupted() {
 	}
 }
 
-// supersede ends the request without any more verdicts.
+// supersede ends the request without further verdicts.
 func (p *progress) supersede(destroy reconfigure.RequestID) {
 	p.changed, p.code = true, reconfigure.CodeCancelled
 	p.failed = fmt.Sprintf("request %s destroys the cluster", destroy)
 }
 
-// outcome returns the outcome for the caller. It has Deferred while the request has no outcome yet.
+// outcome returns the outcome for the caller. While the request has no outcome yet, Deferred is set.
 func (p *progress) outcome() reconfigure.Outcome {
 	o := reconfigure.Outcome{Request: p.ID, Verdicts: p.list(), Deferred: p.deferred, Error: p.failed}
 	if o.Code = code(o.Verdicts); p.code != "" {

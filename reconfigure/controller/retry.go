@@ -8,9 +8,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A request cannot be planned if the declaration has an error, or if the cloud or Terraform's state cannot be reached.
-// (What is wrong with a request itself, the planner rejects node by node.) All of that passes, by itself or when
-// somebody repairs it. So whether a request is planned again does not depend on the error, but on who waits for it:
+// A request cannot be planned if the declaration has an error, or if the cloud or Terraform's state cannot be
+// reached. (The planner rejects errors in a request itself node by node.) All these errors pass, by themselves or
+// after a repair. So whether a request is planned again does not depend on the error, but on who waits for it:
 //
 //   - A suspend without limit: Slurm asks once, and an instance that is not removed costs money.
 //   - A resume until ResumeTimeout, when Slurm gives the node up.
@@ -25,13 +25,13 @@ const (
 	longestUpdate = 24 * time.Hour
 )
 
-// Retries reports whether requests of a mode are planned again when they cannot be planned.
+// Retries reports whether requests of a mode are retried if they cannot be planned.
 func Retries(m reconfigure.Mode) bool {
 	return m == reconfigure.Suspend || m == reconfigure.Resume || m == reconfigure.Update
 }
 
-// retryLimit returns how long a request is planned again, from Submitted on; false: without limit. The cluster is the
-// zero value if its declaration cannot be read.
+// retryLimit returns how long a request is retried, from Submitted on; false: without limit. The cluster is the zero
+// value if its declaration cannot be read.
 func retryLimit(r reconfigure.Request, c reconfigure.Cluster) (limit time.Duration, limited bool) {
 	positive := func(d, otherwise time.Duration) time.Duration {
 		if d > 0 {
@@ -41,7 +41,7 @@ func retryLimit(r reconfigure.Request, c reconfigure.Cluster) (limit time.Durati
 	}
 	ofNode := func(d reconfigure.Deferral) bool { return d.Node != "" }
 	switch {
-	case r.Mode == reconfigure.Resume: // it drains no node
+	case r.Mode == reconfigure.Resume: // it drains no nodes
 		return positive(c.Slurm.ResumeTimeout, longestResume), true
 	case r.Mode == reconfigure.MakeImage && r.Touched:
 		return 0, false

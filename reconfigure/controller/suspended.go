@@ -7,14 +7,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// suspended returns the resumes of which a later suspend from the same caller names nodes, with these nodes, and those
-// of them that a still later resume names. Whether nobody waits for such a node any more, Slurm has to say: calls may
-// come late. It has said so where it has resumed the node again.
+// suspended returns the resumes with nodes that a later suspend from the same caller names, with these nodes, and
+// with those of them that a still later resume names. Only Slurm knows whether it still waits for such a node, since
+// calls may come late. If Slurm has resumed the node again, it no longer waits for the first resume.
 //
-// A request in between that names the node, or means the whole cluster, hides the suspend.
+// A request in between that names the node, or concerns the whole cluster, hides the suspend.
 func suspended(pending []reconfigure.Request) map[reconfigure.RequestID]reconfigure.Suspended {
 	type next struct {
-		by    reconfigure.Request // the next request that is no resume
+		by    reconfigure.Request // the next request that is not a resume
 		again bool                // a resume comes after it
 	}
 	found := map[reconfigure.RequestID]reconfigure.Suspended{}
@@ -49,8 +49,8 @@ func suspended(pending []reconfigure.Request) map[reconfigure.RequestID]reconfig
 	return found
 }
 
-// endSuspended has the operator end the operations of resumes whose nodes were suspended since, at once when the suspend
-// has come and then from time to time, since Slurm may not answer.
+// endSuspended tells the operator to end the operations of resumes whose nodes were suspended later: at once when the
+// suspend has come, and then from time to time, since Slurm may not answer.
 func (c *controller) endSuspended() {
 	if c.operator == nil || len(c.underWay) == 0 || c.newest == c.checked.newest && time.Now().Before(c.checked.again) {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// work is one operation under way.
+// work is one operation in progress.
 type work struct {
 	began time.Time
 	kind  length
@@ -19,8 +19,8 @@ type work struct {
 type length int
 
 const (
-	unlimited length = iota // minutes as a rule, but hours are possible
-	limited                 // it ends by itself, at the latest after about a ResumeTimeout
+	unlimited length = iota // usually minutes, but hours are possible
+	limited                 // it ends after about a ResumeTimeout at the latest
 	long                    // more than minutes are expected
 )
 
@@ -28,7 +28,7 @@ const (
 // operation.Timing's Remove.
 func lengthOf(p reconfigure.Plan, node string) length {
 	c, changes := p.Of(node)
-	if !changes || !c.Deadline.IsZero() { // without a change, only Slurm is told
+	if !changes || !c.Deadline.IsZero() { // without a change, the operation only tells Slurm
 		return limited
 	}
 	switch c.Action {
@@ -41,16 +41,16 @@ func lengthOf(p reconfigure.Plan, node string) length {
 }
 
 // mayPass reports whether resumes and suspends may begin before a request that must be alone and waits for the
-// operations under way. Slurm gives a node up at ResumeTimeout, so its resume cannot wait for an image of two hours; and
-// where something always begins, a deploy never gets its turn.
+// operations under way. Slurm gives up a node at ResumeTimeout, so its resume cannot wait for an image of two hours;
+// and if something always begins, a deploy never gets its turn.
 //
-// So nothing passes while the end of everything under way is near: while each operation is younger than a third of
+// So nothing passes while all operations will end soon: while each operation is younger than a third of
 // ResumeTimeout. Since nothing begins then, either the request gets its turn within this third, or an operation gets
 // older and requests pass again. A resume that had to wait has two thirds left.
 //
-// When for a whole ResumeTimeout only operations with a limit were under way, nothing passes until they have ended, at
-// the latest after another ResumeTimeout. Otherwise a deploy would never begin where an instance that does not boot is
-// always under way. Since is the time from which on only such operations were under way and the request waits.
+// If only operations with a limit were in progress for a whole ResumeTimeout, nothing passes until they have ended,
+// at the latest after another ResumeTimeout. Otherwise a deploy would never begin if there is always an instance that
+// does not boot. Since is the time from which only such operations were in progress while the request waited.
 func mayPass(underWay []work, since, now time.Time, resumeTimeout time.Duration) bool {
 	overdue := now.Sub(since) >= resumeTimeout
 	return slices.ContainsFunc(underWay, func(w work) bool {
@@ -59,7 +59,7 @@ func mayPass(underWay []work, since, now time.Time, resumeTimeout time.Duration)
 	})
 }
 
-// busy returns what is under way.
+// busy returns the operations in progress.
 func (c *controller) busy(now time.Time) busy {
 	if c.requests[c.first.id] == nil {
 		c.first = first{}
@@ -82,5 +82,5 @@ func (c *controller) busy(now time.Time) busy {
 	return b
 }
 
-// nodes returns the nodes with operations under way.
+// nodes returns the nodes with operations in progress.
 func (c *controller) nodes() nodeset.NodeSet { return nodeset.Collect(maps.Keys(c.underWay)) }

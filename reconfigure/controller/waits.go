@@ -10,11 +10,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// wholeLook is the interval of whole snapshots while requests wait for jobs. Between them only Slurm is asked for the
+// wholeLook is the interval of whole snapshots while requests wait for jobs. In between, only Slurm is asked, for the
 // states of their nodes: a snapshot of a large cluster is expensive, and jobs may take a day.
 const wholeLook = time.Minute
 
-// waits is the last look if all that it found was nodes that wait for their jobs; else it is the zero value.
+// waits is the last look if it found only nodes that wait for their jobs; else it is the zero value.
 type waits struct {
 	requests []reconfigure.RequestID
 	time     time.Time
@@ -24,7 +24,7 @@ type waits struct {
 	states   map[string]reconfigure.NodeState
 }
 
-// waitsOf returns what a look has found.
+// waitsOf returns the waits of a look.
 func waitsOf(l planned) waits {
 	w := waits{
 		requests: ids(l.requests), time: l.seen.Time, site: l.site,
@@ -47,7 +47,7 @@ func waitsOf(l planned) waits {
 	return w
 }
 
-// open returns the nodes of requests that have no verdict yet, and no operation under way.
+// open returns the nodes of requests that have no verdict yet and no operation in progress.
 func open(requests []reconfigure.Request) nodeset.NodeSet {
 	var nodes nodeset.NodeSet
 	for _, r := range requests {
@@ -68,8 +68,8 @@ func (w waits) covers(requests []reconfigure.Request, now time.Time) bool {
 	return !slices.ContainsFunc(requests, func(r reconfigure.Request) bool { return r.Late(now) })
 }
 
-// last asks Slurm, and reports whether the states of the nodes are the same as before. It reports false if Slurm does
-// not answer; the whole look that follows handles that.
+// last asks Slurm, and reports whether the states of the nodes are unchanged. It reports false if Slurm does not
+// answer; the whole look that follows handles that.
 func (w waits) last(ctx context.Context) bool {
 	states, err := w.site.States(ctx, w.control, w.nodes)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// newestCampaign selects the campaign that counts.
+// newestCampaign selects the current campaign.
 const newestCampaign = `SELECT id, known FROM campaigns ORDER BY id DESC LIMIT 1`
 
-// StartCampaign writes a campaign and returns it with its number, and with the time of now where it has none. While
-// another one has not ended it writes nothing and returns ErrCampaign. A reservation in Slurm that the last one has
-// left is the new one's.
+// StartCampaign writes a campaign and returns it with its number, and with the current time if it has none. While
+// another campaign has not ended, it writes nothing and returns ErrCampaign. The new campaign takes over a
+// reservation in Slurm that the last one left.
 func (j *Journal) StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error) {
 	c.Started, c.Reason, c.Caller = stamp(c.Started), text(c.Reason), text(c.Caller)
 	err := j.write(ctx, "start a campaign", func(tx *sql.Tx) error {
@@ -41,16 +41,16 @@ func (j *Journal) StartCampaign(ctx context.Context, c reconfigure.Campaign) (re
 	return c, nil
 }
 
-// Campaign returns the newest campaign; false where there was none.
+// Campaign returns the newest campaign; false if there was none.
 func (j *Journal) Campaign(ctx context.Context) (reconfigure.Campaign, bool, error) {
 	return first(read(ctx, j, "read the campaign", scanCampaign, newestCampaign))
 }
 
-// AdvanceCampaign replaces the newest campaign by what update returns, and submits the requests, which the campaign
-// then has as open, in one transaction: after a crash both are there or none. It returns the requests with their IDs.
-// Where the newest campaign has another number it is ErrNoCampaign; an error of update is returned, and nothing is
-// written. Only the holder of the lease may call it (ErrLeaseLost), or a process that acquired no lease, such as an
-// administrator's call that pauses a campaign. Update must not use the journal.
+// AdvanceCampaign replaces the newest campaign by the result of update, and submits the requests, which become open
+// requests of the campaign, in one transaction: after a crash both exist or neither. It returns the requests with
+// their IDs. If the newest campaign has another number, it returns ErrNoCampaign; on an error of update it returns
+// that error, and writes nothing. Only the holder of the lease may call it (ErrLeaseLost), or a process that acquired
+// no lease, such as an administrator's call that pauses a campaign. Update must not use the journal.
 func (j *Journal) AdvanceCampaign(
 	ctx context.Context, id reconfigure.CampaignID,
 	update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),

@@ -9,10 +9,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Record writes events in their order, all or none. An event without a time gets the time of now. Each belongs to a
-// plan that has begun; an unknown plan is an error that a retry does not fix. The journal numbers them in the order of
-// the commits. Their lives are kept apart (Lives), and one that is not whole is such an error too. Only the holder of
-// the lease may call it (ErrLeaseLost).
+// Record writes events in their order, all or none. An event without a time gets the current time. Each event belongs
+// to a plan that has begun; an unknown plan is an error that a retry does not fix. The journal numbers events in the
+// order of the commits. It stores their lives separately (Lives); an incomplete life is also an error that a retry
+// does not fix. Only the holder of the lease may call it (ErrLeaseLost).
 //
 // It waits for the disk; Recorder is for callers that must not wait.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
@@ -46,8 +46,8 @@ func insertEvents(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) 
 	return nil
 }
 
-// Events returns the events of a request with IDs after that one (0: all), in order: the events of its plans that are
-// of one of its nodes, or of the whole plan; all of them where the request is for the whole cluster.
+// Events returns the events of a request with higher IDs than after (0: all), in order: the events of its plans that
+// concern one of its nodes or the whole plan; all of them if the request is for the whole cluster.
 func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {
 	const doing = "read the events of a request"
 	r, ok, err := j.Request(ctx, id)
@@ -111,7 +111,7 @@ func (j *Journal) EventsOf(
 	return byRequest, nil
 }
 
-// planRequest is a plan and a request for which it started operations.
+// planRequest is a plan, with a request for which it started operations.
 type planRequest struct {
 	plan    int64
 	request reconfigure.RequestID
@@ -166,8 +166,8 @@ func readersOf(rows []planRequest) (map[int64]*readers, error) {
 
 // LastMoves returns, by node, the newest event that is not a note: a note after a failure must not hide the failure.
 func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
-	// It goes in the index from each name to the next one, and from each node's newest event back over its notes;
-	// GROUP BY would read the whole index.
+	// The query walks the index from each name to the next one, and from each node's newest event back over its
+	// notes; GROUP BY would read the whole index.
 	const newest = `
 		WITH RECURSIVE name (node) AS (
 			SELECT min(node) FROM events WHERE node > ''

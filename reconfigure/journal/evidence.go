@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Keep writes evidence, all or none. Evidence without a time gets the time of now. Each piece belongs to a plan that
+// Keep writes evidence, all or none. Evidence without a time gets the current time. Each piece belongs to a plan that
 // has begun, and is pruned with it. Only the holder of the lease may call it (ErrLeaseLost).
 func (j *Journal) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
 	if len(evidence) == 0 {
@@ -40,7 +40,7 @@ func (j *Journal) Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconf
 		WHERE node IN (SELECT value FROM `+j.store.elements()+`($1)) ORDER BY id`, string(names))
 }
 
-// EvidenceOf returns the evidence of a request's nodes from its plans, oldest first; of all nodes where the request is
+// EvidenceOf returns the evidence of a request's nodes from its plans, oldest first; of all nodes if the request is
 // for the whole cluster.
 func (j *Journal) EvidenceOf(ctx context.Context, r reconfigure.Request) ([]reconfigure.Evidence, error) {
 	all, err := read(ctx, j, "read the evidence of a request", scanEvidence, `SELECT `+evidenceColumns+` FROM evidence

@@ -25,12 +25,12 @@ func NetworkFileSystem(magic int64) (name string, ok bool) {
 }
 
 // local returns an error for a folder on a network file system. There, SQLite's write-ahead mode has no shared memory
-// (https://sqlite.org/wal.html), so that two hosts would damage the database, and whether a lock holds for other hosts
-// depends on the mount.
+// (https://sqlite.org/wal.html), so two hosts would damage the database; and whether other hosts see a lock depends
+// on the mount.
 func local(dir string, statfs func(string, *unix.Statfs_t) error) error {
 	var found unix.Statfs_t
 	if err := statfs(dir, &found); err != nil {
-		return fmt.Errorf("look at the file system of %s: %w", dir, err)
+		return fmt.Errorf("check the file system of %s: %w", dir, err)
 	}
 	if name, ok := NetworkFileSystem(int64(found.Type)); ok {
 		return fmt.Errorf("folder %s is on %s, where SQLite and locks are not safe: name a folder on a local disk as "+

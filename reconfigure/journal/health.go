@@ -23,9 +23,9 @@ func (j *Journal) Health(ctx context.Context) (map[string]reconfigure.Health, er
 	return byGroup, nil
 }
 
-// UpdateHealth replaces a group's health by what update returns, in one transaction. The group's name stays. Only the
-// holder of the lease may call it (ErrLeaseLost), or a process that acquired no lease, such as an administrator's call
-// that resets a group.
+// UpdateHealth replaces a group's health by the result of update, in one transaction. The group's name stays. Only
+// the holder of the lease may call it (ErrLeaseLost), or a process that acquired no lease, such as an administrator's
+// call that resets a group.
 func (j *Journal) UpdateHealth(
 	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
 ) error {

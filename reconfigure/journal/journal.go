@@ -1,16 +1,15 @@
 // Package journal is the durable record of a cluster: the requests, the plans that started operations for them, the
-// events of the operations, the evidence of what failed, the outcomes, whether starting is paused, and who has the
-// lease. Every call of the tool is a process of its own and opens it. A write is on the disk when its method returns,
-// and a process that is killed leaves a journal that the next one can read.
+// events of the operations, the evidence of failures, the outcomes, the pause, and the lease. Every call of the tool
+// is a separate process that opens the journal. A write is on the disk when its method returns, and a killed process
+// leaves a journal that the next one can read.
 //
 // The store is a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs
-// shared memory: the folder MUST be on a file system of the host, not on a network file system that several hosts write
-// to. Where several control hosts share a cluster, the store is a PostgreSQL database. sqlite.go and postgres.go have
-// what the two do differently; the rest is SQL that both understand.
+// shared memory: the folder MUST be on a file system of the host, not on a network file system that several hosts
+// write to. If several control hosts share a cluster, the store is a PostgreSQL database. sqlite.go and postgres.go
+// have the differences between the two; the rest is SQL that both understand.
 //
-// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing of
-// it is in the journal, and it may be called again. The one exception is ErrUncertain. Times have nanoseconds and are
-// in UTC.
+// Errors name the journal and the action. A method writes all or nothing: after an error nothing was written, and the
+// method may be retried. The one exception is ErrUncertain. Times have nanoseconds and are in UTC.
 package journal
 
 import (
@@ -35,13 +34,13 @@ var (
 	ErrBegun     = reconfigure.ErrBegun
 	ErrPaused    = reconfigure.ErrPaused
 	ErrLeaseLost = reconfigure.ErrLeaseLost
-	// ErrUncertain occurs with PostgreSQL only: the connection broke during a commit, so the transaction may or may not
-	// be in the journal. A retry must expect both.
+	// ErrUncertain occurs only with PostgreSQL: the connection broke during a commit, so the transaction may or may
+	// not be in the journal. A retry must expect both.
 	ErrUncertain = errors.New("the connection broke during the commit: it may be written or not")
 )
 
-// retryFor is the longest wait for another process's transaction, and for a server that has no connection left or
-// starts up. A transaction takes milliseconds, so only very many callers at once, or a stopped process, cause such a
+// retryFor is the longest wait for another process's transaction, and for a server that has no free connection or is
+// starting. A transaction takes milliseconds, so only very many callers at once, or a stopped process, cause such a
 // wait.
 const retryFor = 30 * time.Second
 
@@ -50,29 +49,29 @@ type Journal struct {
 	db    *sql.DB
 	store store
 	name  string
-	lease atomic.Pointer[lease] // nil: this Journal has none
+	lease atomic.Pointer[lease] // nil: this Journal has no lease
 	nodes knownNodes
 }
 
-// store is what differs between the two databases.
+// store has the differences between the two databases.
 type store interface {
 	// begin opens a transaction. Only one transaction is open at a time. The caller calls end after the transaction.
 	begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end func(), err error)
 	commit(tx *sql.Tx) error
-	// elements is the SQL function that makes rows, with a column value, of a JSON array of strings.
+	// elements returns the SQL function that converts a JSON array of strings to rows with a column "value".
 	elements() string
-	// lock acquires the lock of the lease without waiting. It returns nil where it is taken, also by this process. The
-	// lock ends when the process ends, in any way.
+	// lock acquires the lock of the lease without waiting. It returns nil if the lock is taken, also by this process.
+	// The lock ends when the process ends, for any reason.
 	lock(ctx context.Context) (*lock, error)
 	// locked reports whether the lease is taken. It does not disturb an Acquire at the same time.
 	locked(ctx context.Context, db *sql.DB) (bool, error)
-	// meaning explains an error of the database to an administrator; empty where the error is clear by itself.
+	// meaning explains an error of the database to an administrator; empty if the error needs no explanation.
 	meaning(err error) string
 }
 
-// Open opens the journal in the folder, and creates both where they are missing. A journal of an earlier version is
-// migrated. A journal of a later version, a folder that cannot be written or is on a network file system, and a damaged
-// file are errors that a retry does not fix.
+// Open opens the journal in the folder, and creates both if they are missing. A journal of an earlier version is
+// migrated. A journal of a later version, a folder that cannot be written or is on a network file system, and a
+// damaged file are errors that a retry does not fix.
 func Open(ctx context.Context, dir string) (*Journal, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -96,11 +95,11 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 }
 
 // OpenURL opens the journal in a PostgreSQL database, "postgres://user:password@host:port/database", or another
-// connection string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING); PGPASSWORD,
-// ~/.pgpass and the like are used too. The database must exist. Missing tables are created, and tables of an earlier
-// version are migrated. The connection must be to the server itself, since locks end with it: a pooler such as
-// PgBouncer works only if it pools whole sessions. A server that starts up or has no connection left is retried for 30
-// seconds.
+// connection string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING);
+// PGPASSWORD, ~/.pgpass and similar settings are used too. The database must exist. Missing tables are created, and
+// tables of an earlier version are migrated. The connection must be to the server itself, since locks end with it: a
+// pooler such as PgBouncer works only if it pools whole sessions. A connection to a server that is starting or has no
+// free connection is retried for 30 seconds.
 func OpenURL(ctx context.Context, url string) (*Journal, error) {
 	store, err := newPostgres(url)
 	if err != nil {
@@ -118,12 +117,12 @@ func (j *Journal) Close() error {
 	return j.explain("close", j.db.Close())
 }
 
-// Name is where the journal is: the path of its file, or the URL of its database without user and password.
+// Name returns the journal's place: the path of its file, or the URL of its database without user and password.
 func (j *Journal) Name() string { return j.name }
 
-// Changed returns a number that grows with each write by anybody but the holder of the lease: a request was submitted
-// or cancelled, a pause began or ended. A holder that waits compares it with the one before, which costs one row,
-// instead of reading all pending requests.
+// Changed returns a number that grows with each write by another process than the holder of the lease: a request was
+// submitted or cancelled, a pause began or ended. A waiting holder compares it with the previous number, which costs
+// one row, instead of reading all pending requests.
 func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
 	err = j.db.QueryRowContext(ctx, `SELECT count FROM changes`).Scan(&token)
 	return token, j.explain("look for changes", err)
@@ -178,7 +177,7 @@ func read[T any](
 // scanner is the row of sql.Row and sql.Rows.
 type scanner interface{ Scan(dest ...any) error }
 
-// first returns the only row of a query; false where there is none.
+// first returns the only row of a query; false if there is none.
 func first[T any](all []T, err error) (T, bool, error) {
 	if err != nil || len(all) == 0 {
 		var none T
@@ -187,7 +186,7 @@ func first[T any](all []T, err error) (T, bool, error) {
 	return all[0], true, nil
 }
 
-// explain adds to an error the journal's name, what was being done, and what the database's error means.
+// explain adds the journal's name, the action, and the meaning of the database's error to an error.
 func (j *Journal) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -198,7 +197,7 @@ func (j *Journal) explain(doing string, err error) error {
 	return fmt.Errorf("journal %s: %s: %w", j.name, doing, err)
 }
 
-// stamp returns the time in the journal's form; the time of now where t is zero.
+// stamp returns the time in the journal's form; the current time if t is zero.
 func stamp(t time.Time) time.Time {
 	if t.IsZero() {
 		t = time.Now()
@@ -206,10 +205,10 @@ func stamp(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
-// unstamp is the opposite of stamp, for a value of the database.
+// unstamp is the inverse of stamp, for a value of the database.
 func unstamp(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 
-// text replaces what a text column of PostgreSQL refuses: invalid UTF-8, and NUL. Programs print both at times.
+// text replaces what a text column of PostgreSQL rejects: invalid UTF-8 and NUL. Programs sometimes print both.
 func text(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }

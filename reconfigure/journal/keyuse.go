@@ -11,12 +11,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// KeyUses returns what is known of the calls of each key, by the key's name.
+// KeyUses returns the records of the calls of each key, sorted by the key's name.
 func (j *Journal) KeyUses(ctx context.Context) ([]reconfigure.KeyUse, error) {
 	return read(ctx, j, "read the calls of the keys", scanKeyUse, `SELECT name, known FROM key_uses ORDER BY name`)
 }
 
-// UpdateKeyUse replaces what is known of a key's calls by what update returns, in one transaction. The key's name
+// UpdateKeyUse replaces the record of a key's calls by the result of update, in one transaction. The key's name
 // stays. Update also gets the number of pending requests whose Caller is the key's name and " from ADDRESS". Any
 // process may call it; it does not wake up the holder of the lease.
 func (j *Journal) UpdateKeyUse(

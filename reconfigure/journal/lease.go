@@ -22,12 +22,11 @@ type lease struct {
 	epoch int64
 }
 
-// Acquire acquires the lease without waiting; ok is false while it is taken, also by this process. The lease ends with
-// release, or when the process ends, in any way. When ok is false, and after an error, it may be called again.
+// Acquire acquires the lease without waiting; ok is false while it is taken, also by this process. The lease ends
+// with release, or when the process ends, for any reason. If ok is false, and after an error, Acquire may be retried.
 //
-// On PostgreSQL the lease ends with its connection too. From then on each method of this Journal that only the holder
-// may call returns ErrLeaseLost, until release, and release returns ErrLeaseLost as well. The context of WhileHeld ends
-// then.
+// On PostgreSQL the lease also ends with its connection. Then the context of WhileHeld ends, and until release each
+// method of this Journal that only the holder may call returns ErrLeaseLost, as does release.
 func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, err error) {
 	const doing = "acquire the lease"
 	lock, err := j.store.lock(ctx)
@@ -49,7 +48,7 @@ func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, e
 // since precedes the time in the description of a holder.
 const since = " since "
 
-// nextEpoch begins a new epoch and writes down its holder.
+// nextEpoch begins a new epoch and stores its holder.
 func (j *Journal) nextEpoch(ctx context.Context) (epoch int64, err error) {
 	const doing = "note who has the lease"
 	host, err := os.Hostname()
@@ -66,9 +65,9 @@ func (j *Journal) nextEpoch(ctx context.Context) (epoch int64, err error) {
 }
 
 // WhileHeld returns a context of ctx that is cancelled, with the cause ErrLeaseLost, as soon as this Journal notices
-// that it has lost the lease, and at once where it has none. When a connection fails this takes at most 8 seconds, and
-// the database gives the lease to no other process before. All that the holder does outside the journal must use this
-// context.
+// that it has lost the lease, and at once if it has none. If a connection fails, this takes at most 8 seconds, and
+// the database does not give the lease to another process before. Everything that the holder does outside the journal
+// must use this context.
 func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := j.lease.Load()
@@ -80,9 +79,9 @@ func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// writeHeld is write for what only the holder of the lease may write. It checks the epoch in the same transaction, so a
-// holder that has lost the lease cannot write after its successor has begun. A Journal that acquired no lease is not
-// checked: its caller must know that it is the only one.
+// writeHeld is write, for data that only the holder of the lease may write. It checks the epoch in the same
+// transaction, so a holder that has lost the lease cannot write after its successor has begun. A Journal that
+// acquired no lease is not checked: its caller must know that it is the only one.
 func (j *Journal) writeHeld(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	l := j.lease.Load()
 	if l == nil {
@@ -101,8 +100,7 @@ func (j *Journal) writeHeld(ctx context.Context, doing string, do func(*sql.Tx) 
 }
 
 // Holder describes the process that has the lease: "process 4711 on control since 2026-01-31T08:00:00Z". It is empty
-// where the lease is free, and where that cannot be read. It may be out of date when it is returned: only Acquire is
-// certain.
+// if the lease is free or cannot be read. It may be out of date when it is returned: only Acquire is certain.
 func (j *Journal) Holder(ctx context.Context) string {
 	if locked, err := j.store.locked(ctx, j.db); err != nil || !locked {
 		return ""
@@ -114,8 +112,8 @@ func (j *Journal) Holder(ctx context.Context) string {
 	return holder
 }
 
-// HolderSince returns the Holder and the time at which it acquired the lease, in seconds by the clock of its host. The
-// events that it records have their times from the same clock. The time is zero where the lease is free.
+// HolderSince returns the Holder and the time at which it acquired the lease, in seconds by the clock of its host.
+// The events that it records have their times from the same clock. The time is zero if the lease is free.
 func (j *Journal) HolderSince(ctx context.Context) (holder string, acquired time.Time) {
 	holder = j.Holder(ctx)
 	_, text, _ := strings.Cut(holder, since)

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Pause pauses starting: from its return until Continue no plan begins. It writes down the reason and the caller; a
+// Pause begins a pause: after it returns, no plan begins until Continue. It stores the reason and the caller; a
 // second call replaces them.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, "pause", func(tx *sql.Tx) error {
@@ -32,7 +32,7 @@ func notPaused(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// Continue ends a pause. Where there is none, it does nothing.
+// Continue ends a pause. Without a pause it does nothing.
 func (j *Journal) Continue(ctx context.Context) error {
 	return j.write(ctx, "continue", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM pause`)
@@ -40,7 +40,7 @@ func (j *Journal) Continue(ctx context.Context) error {
 	})
 }
 
-// Paused returns the current pause; false where there is none.
+// Paused returns the current pause; false if there is none.
 func (j *Journal) Paused(ctx context.Context) (reconfigure.Pause, bool, error) {
 	return first(read(ctx, j, "read whether it is paused", scanPause, `SELECT since, caller, reason FROM pause`))
 }

@@ -37,7 +37,7 @@ func sessionSettings() map[string]string {
 	return map[string]string{
 		"synchronous_commit":                  "on", // off would lose the last commits in a crash
 		"lock_timeout":                        milliseconds(retryFor),
-		"idle_in_transaction_session_timeout": milliseconds(retryFor), // of a process that was stopped
+		"idle_in_transaction_session_timeout": milliseconds(retryFor), // ends the transaction of a stopped process
 		// A host that loses power does not close its connections.
 		"tcp_keepalives_idle":     strconv.Itoa(int(deadAfter.Seconds()) / 2),
 		"tcp_keepalives_interval": strconv.Itoa(int(deadAfter.Seconds()) / 4),
@@ -107,8 +107,8 @@ func (s postgresStore) open(ctx context.Context) (*sql.DB, error) {
 	// A connection is tested before each use, since the server may have been restarted.
 	always := stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return true })
 	db := sql.OpenDB(retrying{stdlib.GetConnector(*s.config, always)})
-	// Hundreds of processes may call at once and use up the server's connections. More than one would not help: writers
-	// wait for one another anyway.
+	// Hundreds of processes may call at the same time and use up the server's connections. More than one connection
+	// would not help, since writers wait for each other.
 	db.SetMaxOpenConns(1)
 	if err := s.prepare(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -161,7 +161,7 @@ func (postgresStore) commit(tx *sql.Tx) error {
 
 func (postgresStore) elements() string { return "json_array_elements_text" }
 
-// lock takes the lock on a connection of its own, and loses it with that connection.
+// lock takes the lock on a separate connection, and loses it with that connection.
 func (s postgresStore) lock(ctx context.Context) (*lock, error) {
 	conn, err := retryConnect(ctx, func(ctx context.Context) (*pgx.Conn, error) {
 		return pgx.ConnectConfig(ctx, s.config.Copy())
@@ -183,18 +183,18 @@ func (s postgresStore) lock(ctx context.Context) (*lock, error) {
 	}}, nil
 }
 
-// unlock releases the lock and closes its connection. To close it is enough, but the server may notice that late.
+// unlock releases the lock and closes its connection. Closing it would suffice, but the server may notice that late.
 func unlock(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock(`+ofThisJournal+`, $1)`, leaseLock)
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
-		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // it may have been lost long ago
+		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // the lock may have been lost long ago
 	}
 	return nil
 }
 
-// watch calls lost when the connection fails. stop ends it, and returns when it does not use the connection any more.
+// watch calls lost when the connection fails. stop ends it, and returns when it no longer uses the connection.
 func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -212,7 +212,7 @@ func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
 func alive(ctx context.Context, conn *pgx.Conn) bool {
 	for {
 		pause, cancel := context.WithTimeout(ctx, pingEvery)
-		_, err := conn.WaitForNotification(pause) // there are none: this waits until the connection ends
+		_, err := conn.WaitForNotification(pause) // there are no notifications: this waits until the connection ends
 		paused := pause.Err() != nil
 		cancel()
 		if ctx.Err() != nil {
@@ -247,7 +247,7 @@ func (r retrying) Connect(ctx context.Context) (driver.Conn, error) {
 	return retryConnect(ctx, r.Connector.Connect)
 }
 
-// retryConnect connects, and retries while the server has no connection left or starts up.
+// retryConnect connects, and retries while the server has no free connection or is starting.
 func retryConnect[T any](ctx context.Context, connect func(context.Context) (T, error)) (T, error) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.Multiplier = 100*time.Millisecond, 1
@@ -271,7 +271,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// meaning says what an administrator can do about a code.
+// meaning returns what an administrator can do about a code.
 func (postgresStore) meaning(err error) string {
 	switch sqlState(err) {
 	case "53100":
@@ -281,7 +281,7 @@ func (postgresStore) meaning(err error) string {
 	case "XX001", "XX002":
 		return "the database is damaged; restore it from a backup"
 	case "42501":
-		return "the database does not allow this user to do that; the user must own the tables, or have CREATE on " +
+		return "this user lacks the permission; the user must own the tables, or have CREATE on " +
 			"the schema to create them"
 	case "3D000":
 		return "the database does not exist; create it with createdb"
@@ -290,7 +290,7 @@ func (postgresStore) meaning(err error) string {
 	case "28000", "28P01":
 		return "the server refuses this user"
 	case "53300":
-		return fmt.Sprintf("the server had no connection left for %s; raise its max_connections", retryFor)
+		return fmt.Sprintf("the server had no free connection for %s; raise its max_connections", retryFor)
 	case "55P03":
 		return fmt.Sprintf("another process kept it locked for %s", retryFor)
 	}

@@ -7,23 +7,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// progress is what the journal has of a request without an outcome.
+// progress is the stored progress of a request without an outcome.
 type progress struct {
 	Verdicts []reconfigure.Verdict  `json:"verdicts"`
 	Deferred []reconfigure.Deferral `json:"deferred,omitempty"`
 }
 
-// formerProgress is the form that versions before 8 wrote.
+// formerProgress is the form of versions before 8.
 type formerProgress struct {
 	Waits []formerWait `json:"waits"`
 }
 
-// formerWait is a deferral in that form, of the request where no node is named.
+// formerWait is a deferral in that form. Without a node it is that of the request.
 type formerWait struct {
 	Node    string                `json:"node"`
 	Request reconfigure.RequestID `json:"request"`
 	Reason  string                `json:"reason"`
-	Tries   int                   `json:"tries"`  // of a node that was to be retried at once
+	Tries   int                   `json:"tries"`  // for a node that was to be retried at once
 	Veiled  bool                  `json:"veiled"` // Slurm did not answer
 }
 

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// pruneAtOnce is how many rows one transaction deletes: so few that the others wait only briefly for it.
+// pruneAtOnce is the maximum number of rows that one transaction deletes, small enough that other processes wait only
+// briefly.
 const pruneAtOnce = 5000
 
-// Prune deletes the requests whose outcome is older than before, and the plans, events and evidence that belong to no
-// other request; the lives of instances and the runs of jobs that ended before, and runs that Slurm last had before. It
-// never deletes a request without an outcome, nor its plans, events and evidence. A node whose events
-// are all deleted has no entry in LastMoves afterwards.
+// Prune deletes the requests whose outcome is older than before, with the plans, events and evidence that belong to
+// no other request. It also deletes the lives of instances and the runs of jobs that ended before, and runs that
+// Slurm last listed before. It never deletes a request without an outcome, nor its plans, events and evidence. A node
+// whose events are all deleted has no entry in LastMoves afterwards.
 //
 // It deletes in several transactions, and may be interrupted at any point and called again. A SQLite file does not
 // shrink; its free space is used again.

@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	// groupEvery is the time in which events are gathered into one group.
+	// groupEvery is the time during which events are collected into one group.
 	groupEvery = 100 * time.Millisecond
 	// groupSize is the largest number of events in one transaction. A group of this size is written at once.
 	groupSize = 1000
-	// recordFor is how long a Flush waits for a journal that fails.
+	// recordFor is how long a Flush waits while the journal fails.
 	recordFor = 30 * time.Second
-	// keepFor is how long events are kept for a journal that fails: as long as a worker outlives one.
+	// keepFor is how long events are kept while the journal fails: as long as a worker goes on.
 	keepFor = 10 * time.Minute
-	// keepMost is how many events are kept, about 50 MB.
+	// keepMost is the maximum number of events that are kept, about 50 MB.
 	keepMost = 100_000
 )
 
-// errTooMany is why events are dropped.
+// errTooMany is the reason for dropping events.
 var errTooMany = fmt.Errorf("the journal fails, and %d events wait for it", keepMost)
 
-// Recorder writes events in groups, in a goroutine of its own: one transaction for the events of 100 ms. Its methods
-// may be called from several goroutines.
+// Recorder writes events in groups, in another goroutine: one transaction for the events of 100 ms. Its methods may
+// be called from several goroutines.
 type Recorder struct {
 	write func(ctx context.Context, events ...reconfigure.Event) error
 	lost  func(err error, events []reconfigure.Event)
-	ctx   context.Context // of the writes
+	ctx   context.Context // the context of the writes
 	stop  context.CancelFunc
-	wake  chan struct{} // has room for one
+	wake  chan struct{} // has room for one signal
 
 	mutex   sync.Mutex
 	waiting []reconfigure.Event
 	came    int64             // how many events have come
 	settled int64             // how many of them are durable or lost
-	failed  error             // of the last group that was lost
-	since   time.Time         // of the writes that fail
-	dropped int               // events that are not to be written any more
-	first   reconfigure.Event // of these
+	failed  error             // the error of the last lost group
+	since   time.Time         // since when the writes fail
+	dropped int               // the number of dropped events
+	first   reconfigure.Event // the first dropped event
 	flushes []flush
 	closed  bool
 	ended   chan struct{} // closed with the goroutine
@@ -103,7 +103,7 @@ func (r *Recorder) Record(events ...reconfigure.Event) {
 	r.notify()
 }
 
-// drop notes that events are not to be written any more. The caller has locked the mutex.
+// drop records that events will not be written. The caller has locked the mutex.
 func (r *Recorder) drop(events []reconfigure.Event) {
 	if r.dropped == 0 {
 		r.first = events[0]
@@ -111,8 +111,8 @@ func (r *Recorder) drop(events []reconfigure.Event) {
 	r.dropped += len(events)
 }
 
-// Flush has the queued events written at once. It returns when all events of earlier calls are durable or lost, with
-// the error of the lost ones, or when ctx ends. When the journal fails for 30 seconds it returns that error, and the
+// Flush writes the queued events at once. It returns when all events of earlier calls are durable or lost, with the
+// error of the lost ones, or when ctx ends. If the journal fails for 30 seconds, it returns that error, and the
 // events stay queued.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.mutex.Lock()
@@ -132,7 +132,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 }
 
-// Close flushes and ends the Recorder. When ctx ends first, the events that are not written yet are lost.
+// Close flushes and ends the Recorder. If ctx ends first, the unwritten events are lost.
 func (r *Recorder) Close(ctx context.Context) error {
 	r.mutex.Lock()
 	r.closed = true
@@ -159,8 +159,8 @@ func (r *Recorder) run() {
 	}
 }
 
-// gather waits for events, and then until the group is full, a flush begins, or groupEvery is over. It returns false
-// when the Recorder is stopped and no event is queued.
+// gather waits for events, and then until the group is full, a flush begins, or groupEvery has passed. It returns
+// false when the Recorder is stopped and no event is queued.
 func (r *Recorder) gather() bool {
 	for !r.ready(1) {
 		select {
@@ -214,7 +214,7 @@ func (r *Recorder) writeGroup() {
 	r.account(group, err)
 }
 
-// requeue puts a group back that could not be written, unless it is too late for that.
+// requeue puts back a group that could not be written, unless it is too late.
 func (r *Recorder) requeue(group []reconfigure.Event, began time.Time, err error) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -232,7 +232,7 @@ func (r *Recorder) requeue(group []reconfigure.Event, began time.Time, err error
 	return true
 }
 
-// account notes what became of a group, and has an event say how many were dropped when one could be written.
+// account records the result of a group, and after a successful write adds an event with the number of dropped ones.
 func (r *Recorder) account(group []reconfigure.Event, err error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

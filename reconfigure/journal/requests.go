@@ -13,8 +13,8 @@ import (
 
 const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL`
 
-// Submit writes a request and returns it with its new ID, and with the time of now where it has none. A request without
-// a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
+// Submit writes a request and returns it with its new ID, and with the current time if it has none. A request without
+// a mode, or whose nodes are not a hostlist, is an error that a retry does not fix.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (submitted reconfigure.Request, err error) {
 	err = j.write(ctx, "submit", func(tx *sql.Tx) (err error) {
 		submitted, err = j.insertRequest(ctx, tx, r)
@@ -52,8 +52,8 @@ func (j *Journal) insertRequest(ctx context.Context, tx *sql.Tx, r reconfigure.R
 	return r, j.insertJobs(ctx, tx, r)
 }
 
-// Pending returns the requests without an outcome, oldest first, also those for which operations were started: no
-// request of a worker that died is lost.
+// Pending returns the requests without an outcome, oldest first, including those for which operations were started,
+// so that no request of a dead worker is lost.
 func (j *Journal) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 	return read(ctx, j, "read the pending requests", scanRequest,
 		`SELECT `+requestColumns+` FROM requests WHERE finished IS NULL ORDER BY id`)
@@ -65,19 +65,19 @@ func (j *Journal) Requests(ctx context.Context, limit int) ([]reconfigure.Reques
 		`SELECT `+requestColumns+` FROM requests ORDER BY id DESC LIMIT $1`, max(limit, 0))
 }
 
-// Request returns a request; false where there is none of that ID.
+// Request returns a request; false if there is none with that ID.
 func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error) {
 	return first(read(ctx, j, "read a request", scanRequest,
 		`SELECT `+requestColumns+` FROM requests WHERE id = $1`, id))
 }
 
 // Begin begins a plan and returns its number. It MUST return before the operations of the plan start, and ids MUST be
-// the requests for which they start, at least one: these are touched from here on. The requests of undone, which the
-// plan makes void, get these outcomes in the same transaction, and the plan an event for each.
+// the requests for which they start, at least one: these are touched from here on. The requests in undone, which the
+// plan makes unnecessary, get these outcomes in the same transaction, and the plan gets an event for each.
 //
-// It writes nothing where a request has its outcome already (ErrFinished), where a request of undone is touched
-// (ErrBegun), and during a pause (ErrPaused): no plan begins after Pause has returned. Only the holder of the lease may
-// call it (ErrLeaseLost).
+// It writes nothing if a request already has its outcome (ErrFinished), if a request in undone is touched (ErrBegun),
+// and during a pause (ErrPaused): no plan begins after Pause has returned. Only the holder of the lease may call it
+// (ErrLeaseLost).
 func (j *Journal) Begin(
 	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
 ) (plan int64, err error) {
@@ -132,7 +132,7 @@ func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, plan int64) er
 	})
 }
 
-// Finish writes the outcomes of requests, all or none. An outcome without a time gets the time of now. A request has
+// Finish writes the outcomes of requests, all or none. An outcome without a time gets the current time. A request has
 // one outcome: a second one is ErrFinished, and the first one stays. Only the holder of the lease may call it
 // (ErrLeaseLost).
 func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
@@ -178,7 +178,7 @@ func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) er
 	})
 }
 
-// Outcome returns the outcome of a request; false where it is pending, and where there is none of that ID.
+// Outcome returns the outcome of a request; false if it is pending, or if there is none with that ID.
 func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
 	return first(read(ctx, j, "read an outcome", scanOutcome,
 		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = $1 AND finished IS NOT NULL`, id))
@@ -188,7 +188,7 @@ func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconf
 // request that a plan has touched is ErrBegun; one that has its outcome is ErrFinished.
 func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, "cancel", func(tx *sql.Tx) error {
-		return cancelIn(ctx, tx, id, "it was taken back before anything was done for it")
+		return cancelIn(ctx, tx, id, "it had not begun yet")
 	})
 }
 
@@ -207,7 +207,7 @@ func cancelIn(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, why str
 		time.Now().UnixNano(), reconfigure.CodeCancelled, text(why), id)
 }
 
-// one runs a statement that changes one request without an outcome. Where it changes none, the error says why.
+// one runs a statement that changes one request without an outcome. If it changes none, the error says why.
 func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement string, args ...any) error {
 	result, err := tx.ExecContext(ctx, statement, args...)
 	if err != nil {

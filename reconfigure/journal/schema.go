@@ -11,13 +11,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The migrations, a folder for each database. Each one is run and noted in one transaction: a process that is killed
-// leaves a whole version.
+// The migrations, a folder for each database. Each one is run and recorded in one transaction: a killed process
+// leaves a complete version.
 //
 //go:embed schema
 var schemas embed.FS
 
-// migrator returns what runs the migrations in the folder of that name. Only one process may use it at a time.
+// migrator returns a provider that runs the migrations in the folder with that name. Only one process may use it at a
+// time.
 func migrator(
 	dialect goose.Dialect, folder string, db *sql.DB, options ...goose.ProviderOption,
 ) (*goose.Provider, error) {
@@ -28,7 +29,7 @@ func migrator(
 	return goose.NewProvider(dialect, db, files, append(options, goose.WithDisableGlobalRegistry(true))...)
 }
 
-// upToDate reports whether a schema of that version is the newest one. A later one is an error.
+// upToDate reports whether that version of the schema is the newest one. A later one is an error.
 func upToDate(p *goose.Provider, version int64) (bool, error) {
 	var newest int64
 	for _, s := range p.ListSources() {
@@ -36,14 +37,14 @@ func upToDate(p *goose.Provider, version int64) (bool, error) {
 	}
 	if version > newest {
 		return false, fmt.Errorf(
-			"its schema has version %d, and this reconfigure knows versions up to %d: use the newer reconfigure that "+
+			"its schema has version %d, but this reconfigure knows versions up to %d: use the newer reconfigure that "+
 				"wrote it",
 			version, newest)
 	}
 	return version == newest, nil
 }
 
-// migrate runs the migrations that are missing.
+// migrate runs the missing migrations.
 func migrate(ctx context.Context, p *goose.Provider) error {
 	_, err := p.Up(ctx)
 	var partial *goose.PartialError

@@ -13,20 +13,20 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Nodes returns the map of nodes; false where none was written yet.
+// Nodes returns the map of nodes; false if none was written yet.
 func (j *Journal) Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error) {
 	return first(read(ctx, j, "read the map of nodes", j.nodes.scan, `SELECT nodes FROM desired`))
 }
 
-// knownNodes is the map of nodes as it was read last. One run of Terraform reads it many times, and with thousands of
-// nodes it takes long to parse.
+// knownNodes caches the map of nodes. One run of Terraform reads it many times, and a map of thousands of nodes takes
+// long to parse.
 type knownNodes struct {
 	lock  sync.Mutex
 	text  string
 	nodes map[string]reconfigure.Spec
 }
 
-// scan returns a map of the caller's own. A text that is the same as the last time is not parsed again.
+// scan returns a map that the caller may change. It does not parse an unchanged text again.
 func (k *knownNodes) scan(row scanner) (map[string]reconfigure.Spec, error) {
 	var text string
 	if err := row.Scan(&text); err != nil {
@@ -44,12 +44,12 @@ func (k *knownNodes) scan(row scanner) (map[string]reconfigure.Spec, error) {
 	return maps.Clone(k.nodes), nil
 }
 
-// KeepNodes replaces the entries of a shard in the map of nodes. The entries of other shards stay, also when they are
+// KeepNodes replaces the entries of a shard in the map of nodes. The entries of other shards stay, even if they are
 // changed at the same time. Only the holder of the lease may call it (ErrLeaseLost).
 func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	for node, spec := range nodes {
 		if spec.Shard != shard {
-			err := fmt.Errorf("%s is in shard %q, and not in %q", node, spec.Shard, shard)
+			err := fmt.Errorf("%s is in shard %q, not in %q", node, spec.Shard, shard)
 			return j.explain("keep the map of nodes", err)
 		}
 	}
@@ -66,7 +66,7 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 		maps.DeleteFunc(all, func(_ string, spec reconfigure.Spec) bool { return spec.Shard == shard })
 		for node, spec := range nodes {
 			if other, ok := all[node]; ok {
-				return fmt.Errorf("%s is in shard %q already, and cannot be in %q too", node, other.Shard, shard)
+				return fmt.Errorf("%s is already in shard %q, and cannot also be in %q", node, other.Shard, shard)
 			}
 			all[node] = spec
 		}
@@ -80,7 +80,7 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 	})
 }
 
-// AdoptNodes writes the map of nodes where there is none yet; else it does nothing.
+// AdoptNodes writes the map of nodes if there is none yet; else it does nothing.
 func (j *Journal) AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
 	text, err := nodesText(nodes)
 	if err != nil {
@@ -101,7 +101,7 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
-// Identity returns what the cloud knows the cluster by; the zero value where AdoptIdentity was not called yet.
+// Identity returns the identity of the cluster in the cloud; the zero value before AdoptIdentity was called.
 func (j *Journal) Identity(ctx context.Context) (reconfigure.Identity, error) {
 	identity, _, err := first(read(ctx, j, "read the cluster's id", scanIdentity, `SELECT cluster, marked FROM identity`))
 	return identity, err
@@ -117,7 +117,7 @@ func scanIdentity(row scanner) (reconfigure.Identity, error) {
 	return identity, err
 }
 
-// AdoptIdentity writes the cluster's id where there is none yet; else it does nothing. The id never changes.
+// AdoptIdentity writes the cluster's id if there is none yet; else it does nothing. The id never changes.
 func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
 	return j.write(ctx, "adopt the cluster's id", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO identity (id, cluster, marked) VALUES (1, $1, 0)
@@ -126,8 +126,8 @@ func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
 	})
 }
 
-// KeepMarked notes that what was made before there was an id has it (Identity.Marked). Only the holder of the lease may
-// call it (ErrLeaseLost).
+// KeepMarked records that all instances that are older than the id now have it (Identity.Marked). Only the holder of
+// the lease may call it (ErrLeaseLost).
 func (j *Journal) KeepMarked(ctx context.Context) error {
 	return j.writeHeld(ctx, "note that the instances have the cluster's id", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE identity SET marked = 1`)
@@ -135,7 +135,7 @@ func (j *Journal) KeepMarked(ctx context.Context) error {
 	})
 }
 
-// Declare writes down the declaration that a control host works with, and returns the newest one of all control hosts.
+// Declare stores the declaration that a control host uses, and returns the newest one of all control hosts.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	known, ok, err := j.declaration(ctx)
 	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
@@ -170,7 +170,7 @@ func scanDeclaration(row scanner) (reconfigure.Declaration, error) {
 	return d, err
 }
 
-// HostKeys returns the host keys of each address; an empty list where they were deleted.
+// HostKeys returns the host keys of each address; an empty list if they were deleted.
 func (j *Journal) HostKeys(ctx context.Context) (map[string][]string, error) {
 	rows, err := read(ctx, j, "read the host keys", scanHostKeys, `SELECT address, keys FROM host_keys`)
 	if err != nil {

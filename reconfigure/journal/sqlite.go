@@ -25,7 +25,7 @@ type sqliteStore struct {
 }
 
 // The lease is a lock on one file. The holder locks a second file too, for readers: a reader tests a lock by locking
-// the file for a moment, and that must not make an Acquire fail. The names are those of the first versions, so that
+// the file for a moment, which must not make an Acquire fail. The names are those of the first versions, so that
 // processes of an earlier version and of this one exclude each other.
 const (
 	leaseFile  = "lead.lock"
@@ -93,7 +93,7 @@ func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, e
 
 func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provider) error {
 	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
-		return err // another process has done it
+		return err // another process has migrated it
 	}
 	if _, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
@@ -110,7 +110,7 @@ func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	return nil
 }
 
-// adopt enters into the library's table the migrations that were run without the library: those up to user_version.
+// adopt adds the migrations that were run without the library, those up to user_version, to the library's table.
 func adopt(ctx context.Context, db *sql.DB) error {
 	store, err := database.NewStore(database.DialectSQLite3, goose.DefaultTablename)
 	if err != nil {
@@ -150,9 +150,9 @@ func (s sqliteStore) begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end fun
 	return tx, leave, nil
 }
 
-// awaitTurn waits for the processes that write, in the order in which they came: SQLite polls for its own lock, at
+// awaitTurn waits for the writing processes, in the order of their arrival: SQLite polls for its own lock, at
 // intervals that grow to 100 ms, so hundreds of callers at once would mostly sleep. It only saves time. SQLite's lock
-// is what keeps writers apart, so an error, or a process that keeps the queue waiting, ends the wait.
+// still separates the writers, so an error, or a process that keeps the queue waiting, ends the wait.
 func (s sqliteStore) awaitTurn(ctx context.Context) (leave func()) {
 	queue := flock.New(filepath.Join(s.dir, queueFile), flock.SetPermissions(0o600))
 	turn := make(chan struct{})
@@ -201,13 +201,13 @@ func (s sqliteStore) locked(context.Context, *sql.DB) (bool, error) {
 	return false, file.Unlock()
 }
 
-// meaning says what an administrator can do about a result code (https://sqlite.org/rescode.html).
+// meaning returns what an administrator can do about a result code (https://sqlite.org/rescode.html).
 func (sqliteStore) meaning(err error) string {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return ""
 	}
-	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // as the first one opens the journal on a full disk
+	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // when the first process opens the journal on a full disk
 		return "the disk is full, nothing was written"
 	}
 	switch e.Code() & 0xff { // the low byte is the primary result code

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Sum returns the checksum of what a node was configured with; empty where none is kept.
+// Sum returns the checksum of a node's last configuration; empty if none is stored.
 func (j *Journal) Sum(ctx context.Context, node string) (string, error) {
 	scan := func(row scanner) (sum string, err error) {
 		err = row.Scan(&sum)

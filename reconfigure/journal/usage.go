@@ -15,9 +15,9 @@ import (
 // OpenOnly is a cut-off for Lives and JobRuns that selects only what has not ended.
 var OpenOnly = time.Unix(0, math.MaxInt64)
 
-// insertLives writes what events say of their nodes' instances. A life replaces what was known of the same instance of
-// the same plan, but its end stays. A node has one instance at a time: the life of another one that has not ended, and
-// began earlier, ends when the new one is made. A life without an instance ends all of the node's.
+// insertLives writes the lives in events. A life replaces an earlier one of the same instance and plan, except its
+// end. A node has one instance at a time: an earlier open life of another instance ends when the new instance is
+// made. A life without an instance ends all lives of the node.
 func insertLives(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) error {
 	for _, e := range events {
 		if e.Life == nil {
@@ -48,7 +48,7 @@ func insertLife(ctx context.Context, tx *sql.Tx, l reconfigure.Life) error {
 		l = l.After(last)
 	}
 	made, removed := l.Made.UnixNano(), sql.NullInt64{Int64: l.Removed.UnixNano(), Valid: l.Ended()}
-	l.Failed, l.Removed = text(l.Failed), time.Time{} // its column has it
+	l.Failed, l.Removed = text(l.Failed), time.Time{} // the column has it
 	known, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -66,8 +66,7 @@ func insertLife(ctx context.Context, tx *sql.Tx, l reconfigure.Life) error {
 	return err
 }
 
-// Lives returns the lives of instances that have not ended by that time, or not at all, in the order in which they were
-// made.
+// Lives returns the lives of instances that had not ended by that time, in the order of their creation.
 func (j *Journal) Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error) {
 	return read(ctx, j, "read the instances", scanLife, `SELECT removed, known FROM lives
 		WHERE removed IS NULL OR removed >= $1 ORDER BY made, instance, plan`, since.UnixNano())
@@ -91,8 +90,8 @@ func scanLife(row scanner) (reconfigure.Life, error) {
 	return l, nil
 }
 
-// KeepJobRuns writes runs of jobs, all or none, and how far Slurm's list of ended jobs was read. A run replaces what
-// was known of it; but one that has ended stays ended. Any process may call it; it does not wake up the holder of the
+// KeepJobRuns writes runs of jobs, all or none, and the position in Slurm's list of ended jobs. A run replaces the
+// earlier record of it, but an ended run stays ended. Any process may call it; it does not wake up the holder of the
 // lease.
 func (j *Journal) KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error {
 	return j.transact(ctx, "keep jobs", func(tx *sql.Tx) error {
@@ -121,14 +120,14 @@ func (j *Journal) KeepJobRuns(ctx context.Context, position int64, runs ...recon
 	})
 }
 
-// JobPosition returns how far Slurm's list of ended jobs was read; 0 at first.
+// JobPosition returns the position in Slurm's list of ended jobs; 0 at first.
 func (j *Journal) JobPosition(ctx context.Context) (position int64, err error) {
 	err = j.db.QueryRowContext(ctx, `SELECT position FROM job_log`).Scan(&position)
 	return position, j.explain("read how far the ended jobs were read", err)
 }
 
-// JobRuns returns the runs of these jobs, or of all jobs, that have not ended by that time, or not at all, in the order
-// of their numbers, and then in that of their submission.
+// JobRuns returns the runs of these jobs, or of all jobs, that had not ended by that time, sorted by number, then by
+// submission.
 func (j *Journal) JobRuns(ctx context.Context, since time.Time, jobs ...int64) ([]reconfigure.JobRun, error) {
 	const all = `SELECT known FROM job_runs WHERE (ended IS NULL OR ended >= $1)`
 	if len(jobs) == 0 {
@@ -144,7 +143,7 @@ func (j *Journal) RequestsFor(ctx context.Context, jobs ...int64) ([]reconfigure
 		WHERE id IN (SELECT request FROM job_requests WHERE job IN `+j.numbers("$1")+`) ORDER BY id`, list(jobs))
 }
 
-// insertJobs notes which jobs a request names.
+// insertJobs records the jobs that a request names.
 func (j *Journal) insertJobs(ctx context.Context, tx *sql.Tx, r reconfigure.Request) error {
 	if len(r.Jobs) == 0 {
 		return nil
@@ -158,12 +157,12 @@ func (j *Journal) insertJobs(ctx context.Context, tx *sql.Tx, r reconfigure.Requ
 	return err
 }
 
-// numbers is the rows of an argument that list has made.
+// numbers returns the SQL for the rows of an argument of list.
 func (j *Journal) numbers(argument string) string {
 	return `(SELECT CAST(value AS bigint) FROM ` + j.store.elements() + `(` + argument + `))`
 }
 
-// list returns numbers as a JSON array of strings, as store.elements wants them.
+// list returns numbers as a JSON array of strings, the form of store.elements.
 func list(numbers []int64) string {
 	var b []byte
 	for _, n := range numbers {

@@ -6,7 +6,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// boot is the newest request that names a node. Slurm waits for a boot that is newer than its last call.
+// boot is the newest request that names a node. Slurm waits for a boot after its last call.
 type boot struct {
 	request   reconfigure.RequestID
 	submitted time.Time
@@ -25,9 +25,9 @@ func boots(requests []reconfigure.Request) map[string]boot {
 	return all
 }
 
-// takeUp returns the change with the phase at which the boot of the node's instance goes on, if it was booted for the
-// newest request already, and the worker that was to see to it has ended. Another boot would cost the node its time, and
-// on most hypervisors the console log that shows its host key.
+// takeUp returns the change with the phase at which the boot of the node's instance continues, if the instance was
+// already booted for the newest request and the worker that handled it has ended. A second boot would cost the node
+// time and, on most hypervisors, the console log with its host key.
 func (p *planner) takeUp(c reconfigure.Change) reconfigure.Change {
 	at, booted := p.booted(c.Node)
 	if !booted {
@@ -36,16 +36,16 @@ func (p *planner) takeUp(c reconfigure.Change) reconfigure.Change {
 	c.At = at
 	if c.Action == reconfigure.Reboot {
 		c.Action, c.Spec = reconfigure.Boot, p.seen.Desired[c.Node].Running()
-		c.Reason = "it was booted for the request, and the worker ended before it was ready"
+		c.Reason = "it was booted for the request, but the worker ended before it was ready"
 	}
 	return c
 }
 
-// booted reports whether an operation for the newest request has booted the instance of a node, and the phase that it
-// had begun after that. Only the order of what the journal has counts, since clocks differ. If the operation had begun
-// with Terraform, it has made, rebuilt or started the instance of which the journal has no life yet: it records a life
-// when it sees such an instance. Should that be wrong, Slurm does not accept the boot, and the operation reboots the
-// instance after all.
+// booted reports whether an operation for the newest request has booted a node's instance, and the phase that the
+// operation began after that. Only the order of the journal's entries counts, since clocks differ. If the operation
+// had begun Terraform and the journal has no life of the instance yet, the operation has made, rebuilt or started the
+// instance: it records the life when it sees the instance. If that is wrong, Slurm does not accept the boot, and the
+// operation reboots the instance.
 func (p *planner) booted(node string) (at reconfigure.Phase, ok bool) {
 	switch at = p.seen.Reached[p.boots[node].request][node]; at {
 	case reconfigure.PhaseBoot, reconfigure.PhaseConfigure, reconfigure.PhaseVerify:
@@ -56,15 +56,16 @@ func (p *planner) booted(node string) (at reconfigure.Phase, ok bool) {
 	return "", false
 }
 
-// unreached reports whether the instance of a node has failed before it ever answered by SSH. Another boot may not show
-// its host key, so it is made anew; nothing of ours is on its disk. A machine that exists is not made anew.
+// unreached reports whether the instance of a node failed before it ever answered by SSH. Another boot may not show
+// its host key, so the instance is made anew; nothing was configured on its disk. An existing machine is not made
+// anew.
 func (p *planner) unreached(node string) bool {
 	life, state := p.seen.Lives[node], p.seen.States[node]
 	return p.lives(node) && life.Failed != "" && life.Booted.IsZero() && life.Registered.IsZero() && !state.Ready() &&
 		!p.cluster.Existing
 }
 
-// lives reports whether the journal has a life of the node's instance with the disk that it has now.
+// lives reports whether the journal has a life of the node's instance with its current disk.
 func (p *planner) lives(node string) bool {
 	life, i := p.seen.Lives[node], p.seen.Instances[node]
 	return life.Instance == i.ID && (life.ImageID == i.Made.ImageID || life.ImageID == "" || i.Made.ImageID == "")

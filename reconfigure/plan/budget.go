@@ -10,13 +10,13 @@ import (
 const margin = 30 * time.Second
 
 // Usable returns how long after Slurm's call a resumed node must be ready, or is reported as failed. At ResumeTimeout
-// Slurm gives the node up by itself, without a call of SuspendProgram and without the reason. The margin before that is
-// for the report, which takes a busy slurmctld seconds, and for the difference of the clocks.
+// Slurm itself gives up the node, without a call of SuspendProgram and without the reason. The margin covers the
+// report, which takes a busy slurmctld seconds, and the difference between the clocks.
 func Usable(resumeTimeout time.Duration) time.Duration {
 	return resumeTimeout - min(margin, resumeTimeout/10)
 }
 
-// ResumeTimeoutFor returns the shortest ResumeTimeout of which so much is usable.
+// ResumeTimeoutFor returns the shortest ResumeTimeout with this usable time.
 func ResumeTimeoutFor(usable time.Duration) time.Duration {
 	return min(usable+margin, usable*10/9)
 }
@@ -26,8 +26,8 @@ func deadline(submitted time.Time, resumeTimeout time.Duration) time.Time {
 	return submitted.Add(Usable(resumeTimeout))
 }
 
-// budget sets the deadline of a change for a resume, and the number of its retries. Only Slurm's
-// ResumeTimeout limits a change: if Slurm does not wait for the node, a person does, who sees the error and decides.
+// budget sets the deadline of a change for a resume, and the number of its retries. Only Slurm's ResumeTimeout limits
+// a change: if Slurm does not wait for the node, a person does, and decides after an error.
 func (p *planner) budget(r reconfigure.Request, c *reconfigure.Change) {
 	if r.Mode != reconfigure.Resume || p.cluster.Slurm.ResumeTimeout <= 0 || !p.seen.States[c.Node].PoweringUp() {
 		return
@@ -54,14 +54,14 @@ func (p *planner) join(r reconfigure.Request, c *reconfigure.Change) {
 	c.Retries = min(c.Retries, other.Retries)
 }
 
-// over reports whether the deadline of a resume is over.
+// over reports whether the deadline of a resume has passed.
 func (p *planner) over(r reconfigure.Request) bool {
 	return p.cluster.Slurm.ResumeTimeout > 0 &&
 		!p.seen.Time.Before(deadline(r.Submitted, p.cluster.Slurm.ResumeTimeout))
 }
 
-// tooLate reports whether Slurm waits for a node without an instance that runs, and the deadline is over. An instance
-// that runs is completed or removed in any case.
+// tooLate reports whether Slurm waits for a node without a running instance, and the deadline has passed. A running
+// instance is completed or removed in any case.
 func (p *planner) tooLate(r reconfigure.Request, node string) bool {
 	_, there := p.seen.Instances[node]
 	return (!there || p.stopped(node)) && p.over(r) && p.seen.States[node].PoweringUp()

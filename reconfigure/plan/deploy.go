@@ -7,15 +7,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// deploy makes the control node and the persistent nodes that are missing, and configures the others. It never replaces
-// a finished instance, whatever it was made of: that is the purpose of update.
+// deploy makes the control node and the persistent nodes that are missing, and configures the others. It never
+// replaces a finished instance, even an outdated one: that is the purpose of update.
 func (p *planner) deploy(r reconfigure.Request) {
 	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
 	if strange := p.seen.Forgotten(p.cluster); !strange.Empty() {
 		for node := range wanted.All() {
 			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: "+
 				"Slurm would forget them, and end their jobs. "+
-				"Declare them until Slurm has powered them down, or have `reconfigure resize` remove them when their "+
+				"Declare them until Slurm has powered them down, or run `reconfigure resize`, which removes them when their "+
 				"jobs have ended")
 		}
 		return
@@ -35,8 +35,8 @@ func (p *planner) deploy(r reconfigure.Request) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance",
 				Undrain: p.seen.States[node].Retires()}) // it was a cloud node
 		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
-			// Terraform was interrupted while it made the instance, which must not be lost by now for what may be on
-			// it.
+			// Terraform was interrupted while it made the instance. The instance must not be replaced, since it may
+			// be in use by now.
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node].Running(),
 				Reason: reason})
 		case p.unfinished(node) && p.inUse(node):

@@ -11,10 +11,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// restrain rejects nodes that only Slurm asks for, of node groups with recent failures, so that their jobs go back into
-// the queue now and not after another failure. It also rejects the other nodes of those jobs if the jobs get all of
-// their nodes or none. It does not reject what a person asks for, nor a node that has an instance or a part of one, so
-// that unfinished instances are completed. Nodes beyond a limit of the declaration are rejected, too.
+// restrain rejects nodes of groups with recent failures, if only Slurm asks for them. So their jobs are requeued now,
+// not after another failure. If such a job needs all of its nodes or none, restrain also rejects its other nodes. It
+// does not reject nodes that a person asks for, nor nodes with an instance or a part of one, so that unfinished
+// instances are completed. It also rejects nodes beyond a limit in the declaration.
 func (p *planner) restrain(requests []reconfigure.Request) {
 	refused := reconfigure.Failures{}
 	for _, g := range p.cluster.Groups {
@@ -39,7 +39,7 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 	}
 }
 
-// noRoom is the nodes that an earlier worker has found no room for.
+// noRoom returns the nodes for which an earlier worker found no room.
 func noRoom(requests []reconfigure.Request) reconfigure.Failures {
 	failures := reconfigure.Failures{}
 	for _, r := range requests {
@@ -52,7 +52,7 @@ func noRoom(requests []reconfigure.Request) reconfigure.Failures {
 	return failures
 }
 
-// optional is the cloud nodes of a group that get their instance for Slurm alone.
+// optional returns the cloud nodes of a group that would get an instance only because Slurm asks for them.
 func (p *planner) optional(g reconfigure.NodeGroup, requests []reconfigure.Request) nodeset.NodeSet {
 	insists := map[reconfigure.RequestID]bool{}
 	for _, r := range requests {
@@ -64,7 +64,6 @@ func (p *planner) optional(g reconfigure.NodeGroup, requests []reconfigure.Reque
 	}).Intersect(g.Nodes().Difference(g.Persistent()))
 }
 
-// where returns the nodes for whose change is returns true.
 func (p *planner) where(is func(reconfigure.Change) bool) nodeset.NodeSet {
 	var names []string
 	for node, c := range p.changes {
@@ -87,8 +86,8 @@ func (p *planner) cool(h reconfigure.Health, nodes nodeset.NodeSet, refused reco
 	}
 }
 
-// tryOne refuses all nodes but one of a group whose breaker is open: the group's probe, else the node for which most
-// jobs wait.
+// tryOne refuses all nodes of a group whose breaker is open, except one: the group's probe, else the node for which
+// most jobs wait.
 func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused reconfigure.Failures) {
 	if !Broken(h, p.cluster.Settings) || nodes.Empty() {
 		return
@@ -114,7 +113,7 @@ func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused re
 // clock returns the time of day, for messages.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// refuse rejects a node for all of its requests, and takes it out of the plan.
+// refuse rejects a node for all of its requests, and removes it from the plan.
 func (p *planner) refuse(node string, err error) {
 	c := p.changes[node]
 	for _, id := range c.Requests {
@@ -122,7 +121,7 @@ func (p *planner) refuse(node string, err error) {
 	}
 	delete(p.changes, node)
 	delete(p.desired, node)
-	// its creation was interrupted before Terraform's state had it, or its port is kept
+	// its creation was interrupted before it was in Terraform's state, or its port is kept
 	if spec, was := p.seen.Desired[node]; was {
 		p.desired[node] = spec
 	}

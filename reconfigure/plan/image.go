@@ -2,9 +2,8 @@ package plan
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// image plans the image of a node. A node that Slurm has in use is drained first. From the moment at which its disk may
-// have been cleaned, the node is neither rejected nor undrained: only the operation, which makes it anew or removes it,
-// ends that.
+// image plans the image of a node. A node in use by Slurm is drained first. As soon as its disk may have been
+// cleaned, the node is neither rejected nor undrained, until the operation has made it anew or removed it.
 func (p *planner) image(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		state := p.seen.States[node]
@@ -16,7 +15,7 @@ func (p *planner) image(r reconfigure.Request) {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case p.cluster.Existing:
-			p.reject(r, node, "no image can be made of a machine that exists")
+			p.reject(r, node, "no image can be made of an existing machine")
 		case !p.slurm && (r.Touched || r.IsDeferred()):
 			p.waitsForSlurm(r, node)
 		case state.Unfit(), p.begun(r, node):
@@ -44,9 +43,9 @@ func (p *planner) image(r reconfigure.Request) {
 	}
 }
 
-// begun reports whether an earlier worker may have cleaned the node, although the drain has ended: it was made anew, or
-// has no instance, or Slurm has powered it down meanwhile, which ends drains. The operation asks the cloud for the
-// image.
+// begun reports whether an earlier worker may have cleaned the node, although its drain has ended: the node was made
+// anew, or has no instance, or Slurm has powered it down meanwhile, which ends drains. The operation asks the cloud
+// for the image.
 func (p *planner) begun(r reconfigure.Request, node string) bool {
 	state := p.seen.States[node]
 	whole, _ := p.whole(node)
@@ -56,11 +55,12 @@ func (p *planner) begun(r reconfigure.Request, node string) bool {
 	return r.Touched && (booted || lost || powered)
 }
 
-// capture plans the operation. The instance of a cloud node is removed after it. A persistent node gets a new instance
-// of its entry, not of another declaration; so does one that somebody else has drained, since a power down ends drains.
+// capture plans the operation. The instance of a cloud node is removed after it. A persistent node gets a new
+// instance from its entry, not from a changed declaration; so does a node that somebody else has drained, since a
+// power down would end the drain.
 func (p *planner) capture(r reconfigure.Request, node string) {
 	spec, handOver := p.seen.Desired[node], !p.persistent.Contains(node) && !p.seen.States[node].ForeignDrain()
-	if !spec.HasInstance() && !handOver { // an earlier worker has failed to make it anew
+	if !spec.HasInstance() && !handOver { // an earlier worker failed to make it anew
 		var problem error
 		if spec, problem = p.spec(node); problem != nil {
 			p.rejectFor(r, node, problem)

@@ -9,9 +9,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// limit refuses the cloud nodes for which a limit of the declaration has no place, whoever asks for them. Those for
-// which most jobs wait come first. A persistent node has its place, whether it has an instance or not. What is removed
-// in the same plan frees none, since it may be there when the new ones are.
+// limit refuses the cloud nodes beyond a limit in the declaration, for every caller. Nodes for which most jobs wait
+// come first. A persistent node always counts, with or without an instance. Nodes that the same plan removes also
+// count, since they may still exist when the new ones are made.
 func (p *planner) limit(l reconfigure.Limit, refused reconfigure.Failures) {
 	existing := p.seen.Existing(p.cluster, l)
 	var reserved, declared nodeset.NodeSet
@@ -30,6 +30,6 @@ func (p *planner) limit(l reconfigure.Limit, refused reconfigure.Failures) {
 	free := max(0, l.Max-used.Len())
 	for _, node := range wanted[min(free, len(wanted)):] {
 		refused[node] = reconfigure.Classify(reconfigure.ClassQuota, fmt.Errorf(
-			"the limit of %d nodes for %s is reached: %d of them are there or have their place", l.Max, l, used.Len()+free))
+			"the limit of %d nodes for %s is reached: %d of them exist or are reserved", l.Max, l, used.Len()+free))
 	}
 }

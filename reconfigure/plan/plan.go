@@ -1,5 +1,5 @@
 // Package plan is the planner. Compute is a pure function from the declaration, a snapshot and requests to a plan: it
-// uses no clock, no input or output and no logger. Each mode has one file of rules.
+// uses no clock, no I/O and no logger. Each mode has one file of rules.
 package plan
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Compute plans requests, oldest first. It always returns a plan: what cannot be planned is rejected in it, node by
-// node, and does not affect the rest. If two requests need different actions on one node, the later one is rejected for
-// that node; the caller plans such requests one after the other.
+// Compute plans requests, oldest first. It always returns a plan: nodes that cannot be planned are rejected in it,
+// one by one, and do not affect the rest. If two requests need different actions on one node, the later one is
+// rejected for that node; the caller plans such requests one after the other.
 func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []reconfigure.Request) reconfigure.Plan {
 	p := &planner{
 		boots:      boots(requests),
@@ -104,11 +104,11 @@ func made(cluster reconfigure.Cluster, node, image string) (group string, source
 	return group, source
 }
 
-// unreachable is the reason for not changing an instance while Slurm does not answer. It is the reason of deferrals,
-// which must not change from plan to plan.
+// unreachable is the reason not to change an instance while Slurm does not answer. Deferrals have it too, and their
+// reasons must not change from plan to plan.
 const unreachable = "Slurm does not answer, so it is unknown whether a job runs on it"
 
-// slurmsReason returns unreachable with the error, whose text may differ each time.
+// slurmsReason returns unreachable with Slurm's error, whose text may differ each time.
 func (p *planner) slurmsReason() string {
 	if p.seen.Missing[snapshot.Slurm] == "" {
 		return unreachable
@@ -116,15 +116,16 @@ func (p *planner) slurmsReason() string {
 	return unreachable + ": " + p.seen.Missing[snapshot.Slurm]
 }
 
-// unknownJobs reports whether it is unknown if an instance has a job. An unfinished instance hardly ever has one.
+// unknownJobs reports whether it is unknown whether a job runs on an instance. An unfinished instance hardly ever has
+// one.
 func (p *planner) unknownJobs(i reconfigure.Instance) bool { return !p.slurm && !i.Tainted }
 
 type planner struct {
 	cluster              reconfigure.Cluster
 	declared, persistent nodeset.NodeSet
 	seen                 snapshot.Snapshot
-	boots                map[string]boot // that requests ask for, by node
-	slurm                bool            // Slurm has answered: it is known where jobs run
+	boots                map[string]boot // the boots that requests ask for, by node
+	slurm                bool            // Slurm has answered, so it is known where jobs run
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
 	deferred             []reconfigure.Deferral
@@ -137,7 +138,7 @@ type planner struct {
 // change adds an action on a node to the plan; a second request for the same action joins it.
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	if c.Action == reconfigure.Undrain && p.seen.States[c.Node].Unfit() {
-		return // it stays drained until it is made anew
+		return // the node stays drained until it is made anew
 	}
 	if c.Action == reconfigure.Reboot || c.Action == reconfigure.Start {
 		c = p.takeUp(c)
@@ -171,8 +172,8 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	}
 }
 
-// endDrain sets whether the node's drain ends with the change: a drain of this tool does, and one of Slurm's for a
-// reboot, since Slurm forgets the state after the reboot if it reads slurm.conf meanwhile. Other drains remain.
+// endDrain sets whether the node's drain ends with the change: a drain of this tool does, and Slurm's drain for a
+// reboot, since Slurm loses the state after the reboot if it reads slurm.conf meanwhile. Other drains stay.
 func (p *planner) endDrain(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
 	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action.Boots() ||
@@ -233,7 +234,7 @@ func (p *planner) spec(node string) (reconfigure.Spec, error) {
 	return p.specOf(node, "")
 }
 
-// specOf returns the same with another image, if one is given.
+// specOf is spec, with another image if one is given.
 func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem error) {
 	group, source := made(p.cluster, node, image)
 	found, ok := p.seen.Sources[source]
@@ -269,13 +270,13 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
 }
 
-// endangered returns why an instance must not be removed or replaced now; empty if it may be. The control node's never
-// may be, except by destroy. While Slurm is unreachable, an unfinished instance may be, as it hardly ever has a job;
-// but an administrator may have tainted one that is in use (`terraform taint`).
+// endangered returns why an instance must not be removed or replaced now; empty if it may be. The control node's
+// instance never may be, except by destroy. While Slurm is unreachable, an unfinished instance may be, since it
+// hardly ever has a job. But an administrator may have tainted an instance in use (`terraform taint`).
 func (p *planner) endangered(i reconfigure.Instance) string {
 	switch {
 	case i.Node == p.cluster.Control.Name && i.ID != "":
-		return "it is the control node, and Slurm's state would be lost with it: fix its instance by hand"
+		return "it is the control node, and Slurm's state would be lost: repair its instance by hand"
 	case p.seen.States[i.Node].Running():
 		return "a job runs on it"
 	case p.unknownJobs(i):
@@ -300,7 +301,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 	return true, ""
 }
 
-// stopped reports whether the instance of a compute node was stopped or shelved when it was not needed.
+// stopped reports whether the instance of a compute node was stopped or shelved while idle.
 func (p *planner) stopped(node string) bool {
 	whole, _ := p.whole(node)
 	return whole && p.seen.Desired[node].Stopped() && node != p.cluster.Control.Name

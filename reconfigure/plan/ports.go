@@ -17,7 +17,7 @@ func (p *planner) shard(node string) string {
 	return p.cluster.Shard(node)
 }
 
-// forget takes a node's instance out of the map of nodes. A kept port stays in it, unless the whole cluster is
+// forget removes a node's instance from the map of nodes. A kept port stays in the map, unless the whole cluster is
 // destroyed.
 func (p *planner) forget(r reconfigure.Request, node string) {
 	was, ok := p.desired[node]

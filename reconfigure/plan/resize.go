@@ -6,8 +6,8 @@ import (
 )
 
 // resize makes the declared persistent nodes, and removes the others that were persistent. A node below min_nodes is
-// made if it is missing; one that was a cloud node keeps its instance and its jobs. A persistent node from min_nodes on
-// is drained and removed; cloud nodes are left to power saving. If slurm.conf changes, all nodes get it.
+// made if it is missing; a former cloud node keeps its instance and its jobs. A persistent node from min_nodes on is
+// drained and removed; cloud nodes are left to power saving. If slurm.conf changes, all nodes get it.
 func (p *planner) resize(r reconfigure.Request) {
 	remains := p.remains(r)
 	for node := range r.Open().All() {
@@ -20,9 +20,9 @@ func (p *planner) resize(r reconfigure.Request) {
 			p.reject(r, node, p.slurmsReason())
 		case p.persistent.Contains(node) && r.Mode == reconfigure.Shrink:
 			p.keep(r, node)
-			p.reject(r, node, "min_nodes of its group keeps it")
+			p.reject(r, node, "it is below min_nodes of its group")
 		case !p.persistent.Contains(node) && r.Mode == reconfigure.Enlarge:
-			p.reject(r, node, "min_nodes of its group does not reach it")
+			p.reject(r, node, "it is not below min_nodes of its group")
 		case remains.Contains(node):
 			p.await(r, node, reconfigure.PurposeShrink)
 		case !remains.Empty() && p.stale(node):
@@ -51,8 +51,7 @@ func (p *planner) stale(node string) bool {
 	return known && state.Cloud() == p.persistent.Contains(node)
 }
 
-// remains returns the nodes that are no longer declared and cannot be removed now: a slurm.conf without them would end
-// their jobs.
+// remains returns the undeclared nodes that cannot be removed now: a slurm.conf without them would end their jobs.
 func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 	open := r.Open()
 	return p.seen.Forgotten(p.cluster).Where(func(node string) bool {
@@ -61,13 +60,13 @@ func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 	})
 }
 
-// occupied reports whether a job is on a node, waits for it, or may be started there at any moment.
+// occupied reports whether a job is on a node, waits for it, or may start there at any moment.
 func occupied(s reconfigure.NodeState) bool {
 	return s.GivenToJob() || s.Usable() || s.Rebooting()
 }
 
-// withhold defers a node until the other nodes of its request are removed. If they are not of its request, it rejects
-// the node.
+// withhold defers a node until the other nodes of its request are removed. If those belong to other requests, it
+// rejects the node.
 func (p *planner) withhold(r reconfigure.Request, node string, remains nodeset.NodeSet) {
 	const forget = ", which no node group declares any more: Slurm would forget them, and end their jobs"
 	if strange := remains.Difference(r.Open()); !strange.Empty() || r.DrainTimeout <= 0 {
@@ -96,7 +95,7 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	case (state.PoweringDown() || state.PoweredDown()) && !state.Running():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it becomes persistent, and Slurm has powered it down"})
-	case p.stale(node): // a power down that waits for a job ends with the node's being a cloud node
+	case p.stale(node): // a pending power down ends when the node is no longer a cloud node
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent",
 			Undrain: leaves(state) || state.Retires()})
 	default:
@@ -117,13 +116,13 @@ func (p *planner) keep(r reconfigure.Request, node string) {
 }
 
 // give removes the instance of a node that is no longer persistent, when no job is on it and none can start. A node
-// that was a cloud node before is left to Slurm, which powers it down when it is idle. Slurm may do that with a node of
-// this request as soon as it has the new slurm.conf, and ends the drain then. What Slurm's own request will do is done
-// here then, so that the outcome has it.
+// that was a cloud node before is left to Slurm, which powers it down when it is idle. As soon as Slurm has the new
+// slurm.conf, it may also power down a node of this request, which ends the drain. Then give already plans what
+// Slurm's request will ask for, so that the outcome includes it.
 func (p *planner) give(r reconfigure.Request, node string) {
 	state, known := p.seen.States[node]
 	_, there := p.seen.Instances[node]
-	_, wanted := p.seen.Desired[node] // the port of a node that is no longer declared is removed too
+	_, wanted := p.seen.Desired[node] // the port of an undeclared node is removed too
 	declared := p.declared.Contains(node)
 	goes := !declared || known && !state.Cloud() || leaves(state)
 	reason := "its group declares fewer persistent nodes"
@@ -143,8 +142,7 @@ func (p *planner) give(r reconfigure.Request, node string) {
 	p.reread(r, node)
 }
 
-// endingDrain returns a note on a drain that this tool has not set, and that ends with the instance, as power saving
-// clears it.
+// endingDrain returns a note about another's drain that ends with the instance, since power saving clears it.
 func endingDrain(s reconfigure.NodeState) string {
 	if !s.Drained() || s.Ours() {
 		return ""
@@ -152,8 +150,8 @@ func endingDrain(s reconfigure.NodeState) string {
 	return "a drain that reconfigure has not set ends with its instance: " + s.OthersReason()
 }
 
-// reread gives all nodes slurm.conf if it changes for a node. The plan has one change for it, of the control node: its
-// result is whether slurmctld loads the file.
+// reread gives all nodes slurm.conf if it changes for a node. The plan has one change for it, at the control node;
+// its result is whether slurmctld loads the file.
 func (p *planner) reread(r reconfigure.Request, node string) {
 	if !p.stale(node) {
 		return

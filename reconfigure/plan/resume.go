@@ -6,7 +6,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// resume gives each node an instance that boots after the request: Slurm waits for a boot that is newer than its call
+// resume gives each node an instance that boots after the request: Slurm waits for a boot after its call
 // (slurm.conf(5), ResumeTimeout).
 func (p *planner) resume(r reconfigure.Request) {
 	_, deployed := p.seen.Instances[p.cluster.Control.Name]
@@ -24,11 +24,11 @@ func (p *planner) resume(r reconfigure.Request) {
 		case p.slurm && r.Suspended.Needless(node, p.seen.States[node]):
 			p.giveUp(r, node)
 		case whole && p.inUse(node):
-			// After a crash slurmctld calls again for the same node: there is nothing to do.
+			// After a crash slurmctld calls again for the same node; nothing needs to be done.
 		case p.unfinished(node) && p.inUse(node):
 			p.adopt(r, node)
 		case p.tooLate(r, node):
-			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request",
+			p.reject(r, node, fmt.Sprintf("too late: Slurm gives up the node %s after the request",
 				p.cluster.Slurm.ResumeTimeout))
 		case !whole:
 			p.make(r, node, reason)
@@ -42,23 +42,23 @@ func (p *planner) resume(r reconfigure.Request) {
 	}
 }
 
-// silent reports whether Slurm has a persistent node as DOWN since its slurmd does not answer. Slurm waits for no boot of
-// it, so its slurmd is started. One that this tool has set DOWN has failed, and is booted.
+// silent reports whether a persistent node is DOWN in Slurm since its slurmd does not answer. Slurm does not wait for
+// a boot, so only slurmd is started. A node that this tool has set DOWN has failed, and is booted.
 func (p *planner) silent(node string) bool {
 	state := p.seen.States[node]
 	return p.persistent.Contains(node) && !p.stopped(node) && !state.Ours() && !state.PoweringUp() &&
 		state.Has(reconfigure.NodeDown|reconfigure.NodeNotResponding)
 }
 
-// giveUp rejects a node that was suspended since. Slurm is not told, since it does not wait for the node. The suspend
-// removes what an earlier worker has made of it.
+// giveUp rejects a node that was suspended after the request. Slurm is not told, since it no longer waits for the
+// node. The suspend removes what an earlier worker made of the node.
 func (p *planner) giveUp(r reconfigure.Request, node string) {
 	p.reject(r, node, reconfigure.ErrUnwanted.Error())
 	p.rejected[len(p.rejected)-1].Awaited = false
 }
 
-// unfinished reports whether the map of nodes has an instance for a node, and Terraform's state does not have it as
-// finished.
+// unfinished reports whether the map of nodes has an instance for a node, but it is not finished in Terraform's
+// state.
 func (p *planner) unfinished(node string) bool {
 	instance, there := p.seen.Instances[node]
 	return p.seen.Desired[node].HasInstance() && (!there || instance.Tainted)
@@ -70,24 +70,24 @@ func (p *planner) inUse(node string) bool {
 	return p.slurm && (state.Ready() || state.Running())
 }
 
-// adopt plans that Terraform's state takes the instance of a node that is in use: the worker or Terraform was killed
-// after the instance became ready. A new instance would end the node's jobs.
+// adopt plans the import of a node's instance that is in use into Terraform's state: the worker or Terraform was
+// killed after the instance became ready. A new instance would end the node's jobs.
 func (p *planner) adopt(r reconfigure.Request, node string) {
 	p.change(r, reconfigure.Change{
 		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node].Running(),
-		Reason: "Slurm uses it, and Terraform's state does not have its instance as finished",
+		Reason: "Slurm uses it, but its instance is not finished in Terraform's state",
 	})
 }
 
-// start plans the start of a stopped instance as it is.
+// start plans the start of a stopped instance, without other changes.
 func (p *planner) start(r reconfigure.Request, node string) {
 	p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Start, Spec: p.seen.Desired[node].Running(),
 		Reason: "its instance is stopped"})
 }
 
-// refresh plans a new boot of an instance that exists before Slurm powers the node up: it was stopped, or an earlier
-// call has failed or is repeated. It has no job, so it is also replaced if it differs from the declaration. The boot of
-// an instance that was made for the request is taken up instead.
+// refresh plans a new boot of an instance that exists when Slurm powers the node up: it was stopped, or an earlier
+// call failed or is repeated. The instance has no job, so it is replaced if it differs from the declaration. The boot
+// of an instance that was made for the request is continued instead.
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
 	why := p.endangered(p.seen.Instances[node])

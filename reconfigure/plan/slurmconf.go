@@ -9,7 +9,8 @@ import (
 )
 
 // endsJobs returns why slurmctld must not be restarted with the declared configuration now: it would end jobs. It is
-// empty if it may be. The playbooks ask again before they write the configuration, as jobs start at any moment.
+// empty if a restart is safe. The playbooks check again before they write the configuration, since jobs may start at
+// any moment.
 func (p *planner) endsJobs() string {
 	conf := p.seen.Conf
 	switch {
@@ -18,7 +19,8 @@ func (p *planner) endsJobs() string {
 	case conf.Err != "" && p.slurm:
 		return "slurm.conf may end jobs: it cannot be compared with the one that slurmctld runs with: " + conf.Err
 	case conf.Err != "":
-		return "" // the control node may be what is to be repaired; the playbooks write nothing unless it is unconfigured
+		// the request may repair the control node; the playbooks write nothing unless the node is unconfigured
+		return ""
 	}
 	for _, d := range conf.Dangers {
 		if why := p.endedBy(d); why != "" {
@@ -28,7 +30,7 @@ func (p *planner) endsJobs() string {
 	return ""
 }
 
-// endedBy returns which jobs a change of slurm.conf ends or may end, and what to do; empty if there are none.
+// endedBy returns the jobs that a change of slurm.conf ends or may end, and the remedy; empty if there are none.
 func (p *planner) endedBy(d reconfigure.Danger) string {
 	const orElse = ", and try again; or undo the change in group_vars/all.yml"
 	would := "would"
@@ -47,8 +49,8 @@ func (p *planner) endedBy(d reconfigure.Danger) string {
 			p.seen.Missing[snapshot.Slurm])
 	case busy.Empty():
 		return ""
-	case d.Unsure: // it is of all nodes, so to drain the busy ones is not enough
-		return fmt.Sprintf("slurm.conf may end the jobs on %s: %s, and it is not known that jobs outlive this change "+
+	case d.Unsure: // the change concerns all nodes, so draining the busy ones is not enough
+		return fmt.Sprintf("slurm.conf may end the jobs on %s: %s, and it is unknown whether jobs survive this change "+
 			"(docs/how-it-works/settings.md). Set all partitions DOWN (`scontrol update partitionname=NAME state=down`), "+
 			"wait until the jobs have ended"+orElse, busy, d.What)
 	}

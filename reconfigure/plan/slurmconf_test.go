@@ -38,7 +38,7 @@ func TestAConfigurationThatEndsJobsIsRefused(t *testing.T) {
 			"the 3 job(s) of partition p, running and waiting: gone. Set it DOWN", "the 3 job(s) of partition p"},
 		"a setting that was never tried, and a job": {dangers(reconfigure.Danger{Nodes: nodeset.Of("b1", "b2"),
 			What: "SwitchType is a instead of b", Unsure: true}), busy, nil,
-			"slurm.conf may end the jobs on b1: SwitchType is a instead of b, and it is not known that", "may end the jobs"},
+			"slurm.conf may end the jobs on b1: SwitchType is a instead of b, and it is unknown whether", "may end the jobs"},
 		"a setting that was never tried, and no job": {dangers(reconfigure.Danger{Nodes: nodeset.Of("b1", "b2"),
 			What: "SwitchType is a instead of b", Unsure: true}), idle, nil, "", ""},
 		"Slurm does not answer": {dangers(cpus), idle, silent,

@@ -6,10 +6,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// suspend removes or stops the instances of cloud nodes that Slurm has given up. It removes those of nodes that are no
-// longer declared too, so that no instance is left over. Slurm sets POWERING_DOWN before it calls; a node that is still
-// in use could get a job at any moment. Slurm calls only once, so while it does not answer afterwards, the node is
-// deferred.
+// suspend removes or stops the instances of cloud nodes that Slurm has given up. It also removes those of undeclared
+// nodes, so that no instance is left over. Slurm sets POWERING_DOWN before it calls; a node that is still in use
+// could get a job at any moment. Slurm calls only once, so the node is deferred while Slurm does not answer.
 func (p *planner) suspend(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		instance, there := p.seen.Instances[node]
@@ -34,8 +33,8 @@ func (p *planner) suspend(r reconfigure.Request) {
 	}
 }
 
-// rest removes the instance of a node that is not needed, or stops it unless it is too old. One that is stopped already
-// is planned again: a worker may have died before the cloud did it, or while it started the instance.
+// rest removes the instance of an idle node, or stops it unless it is too old. An instance that is already stopped is
+// planned again: a worker may have died before the cloud stopped it, or while it was starting.
 func (p *planner) rest(r reconfigure.Request, node string) {
 	const reason = "Slurm suspends it"
 	group, _ := p.cluster.GroupOf(node)

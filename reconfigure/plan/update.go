@@ -10,9 +10,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// update makes instances what is declared now, by a rebuild, a resize or a new instance; an instance that does not
-// differ is rebooted. A cloud node without an instance is skipped: its next instance is made from the declaration. A
-// stopped instance is removed if it differs.
+// update makes instances as declared now, by a rebuild, a resize or a new instance; an instance that does not differ
+// is rebooted. A cloud node without an instance is skipped: its next instance is made from the declaration. A stopped
+// instance is removed if it differs.
 func (p *planner) update(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		whole, reason := p.whole(node)
@@ -25,7 +25,7 @@ func (p *planner) update(r reconfigure.Request) {
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case p.cluster.Existing && p.reimages(r, node):
 			p.giveBack(r, node)
-			p.reject(r, node, "its machine keeps what is installed on it: reimage it by hand while it is drained")
+			p.reject(r, node, "it is an existing machine and keeps its installation: reimage it by hand while it is drained")
 		case !there && !p.persistent.Contains(node):
 		case there && !p.seen.Desired[node].HasInstance() && !p.persistent.Contains(node) && p.seen.States[node].GivenUp():
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason}) // it was stopped
@@ -45,9 +45,9 @@ func (p *planner) update(r reconfigure.Request) {
 	}
 }
 
-// renewStopped removes a stopped instance that differs from the declaration, since starting it and making it anew would
-// take longer than a new one. A campaign leaves it to the node's next resume, which replaces it. That of a node
-// that has become persistent is started or replaced.
+// renewStopped removes a stopped instance that differs from the declaration, since starting and replacing it would
+// take longer than a new instance. A campaign leaves it to the node's next resume, which replaces it. If the node has
+// become persistent, its instance is started or replaced.
 func (p *planner) renewStopped(r reconfigure.Request, node string) {
 	change, problem := p.renewal(r, node)
 	differs := r.Campaign == 0 && change.Action == reconfigure.Replace
@@ -63,12 +63,12 @@ func (p *planner) renewStopped(r reconfigure.Request, node string) {
 		p.change(r, change)
 	case differs:
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove,
-			Reason: change.Reason + "; it is stopped, so the next resume makes it"})
+			Reason: change.Reason + "; it is stopped, so the next resume replaces it"})
 	}
 }
 
 // patient reports whether a request waits for a source that does not answer. Slurm calls only once, and waits for the
-// node; and nobody follows the request of a campaign.
+// node; nobody follows a campaign's request.
 func patient(r reconfigure.Request) bool { return r.IsDeferred() || r.FromSlurm || r.Campaign != 0 }
 
 // giveBack undrains a node that this tool has drained for a request that is now rejected.
@@ -100,18 +100,18 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
 	case r.Campaign != 0 && change.Action == reconfigure.Reboot && state.Ready() && !(state.Drained() && state.Ours()):
-		// It has come to be what is declared since the campaign chose it.
+		// It became as declared after the campaign chose it.
 	case r.Campaign != 0 && (state.PoweringDown() || state.PoweredDown() || state.PoweringUp()):
-		// The campaign chooses it again when it is up, if it is outdated still.
+		// The campaign chooses it again when it is up, if it is still outdated.
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
-		// It was booted since the request, by an earlier request of the same caller or by a worker that died. Slurm has
-		// cleared its reason by now. A drain of this tool may be left, and ends.
+		// It was booted after the request, by an earlier request of the same caller or by a worker that died. Slurm
+		// has already cleared its reason. A drain of this tool may remain; it ends here.
 		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
-				Reason: "it was booted since the request"})
+				Reason: "it was booted after the request"})
 		}
 	case r.Reimage && done(p.seen.Current(node), change.Spec, r, state):
-		// A worker that died has carried it out, and has undrained the node: a job may be on it by now.
+		// A worker that died carried it out and undrained the node: a job may already be on it.
 	case state.PoweringDown() || state.PoweredDown():
 		p.reject(r, node, "Slurm powers it down; its next instance is made from the declaration")
 	case state.PoweringUp():
@@ -125,8 +125,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	}
 }
 
-// done reports whether an earlier plan of a request has made a node's instance anew. Until then the node is drained
-// for it, and a boot may be of a crash.
+// done reports whether an earlier plan of a request has made a node's instance anew. Before that, the node is drained
+// for the request, and a boot may be due to a crash.
 func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.NodeState) bool {
 	drained := s.Drained() && (s.Ours() || s.Unfit())
 	return r.Touched && differences(is, wanted) == "" && !drained && s.Ready() && s.Boot.After(r.Submitted)
@@ -139,7 +139,7 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 	if problem != nil && r.FromSlurm && !reimage && reconfigure.ClassOf(problem) == reconfigure.ClassMissing {
 		// Slurm waits for the boot, and an image may be deleted while nodes run on it.
 		return reconfigure.Change{Node: node, Action: reconfigure.Reboot,
-			Reason: "it needs nothing of what is declared, which cannot be resolved"}, nil
+			Reason: "it does not need the declared names, which cannot be resolved"}, nil
 	}
 	if problem != nil {
 		return change, problem
@@ -156,7 +156,7 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 	case p.seen.States[node].Unfit():
 		change.Reason = "its disk was cleaned for an image"
 	case p.unreached(node):
-		change.Reason = "its instance has never answered by SSH, so nothing was configured there"
+		change.Reason = "its instance has never answered by SSH, so it was never configured"
 	default:
 		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it does not differ from the declaration"}
@@ -170,8 +170,8 @@ func (p *planner) reimages(r reconfigure.Request, node string) bool {
 	return reimage || image != ""
 }
 
-// wish returns the options of a request for a node. For a reboot by Slurm, they are in the reason that the
-// administrator gave to `scontrol reboot`; Slurm appends its own text after a colon.
+// wish returns the options of a request for a node. For a reboot by Slurm, they are in the reason of the
+// administrator's `scontrol reboot`; Slurm appends its own text after a colon.
 func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, image string) {
 	if !r.FromSlurm {
 		return r.Reimage, r.Image
@@ -230,8 +230,8 @@ func (p *planner) deferFor(r reconfigure.Request, node string, kind reconfigure.
 	p.deferred = append(p.deferred, reconfigure.Deferral{Node: node, Request: r.ID, Kind: kind, Reason: reason})
 }
 
-// AfterDrain returns the snapshot as it will be when the jobs on the deferred nodes of a plan have ended. A preview for
-// people shows the plan from it.
+// AfterDrain returns the snapshot that is expected when the jobs on the deferred nodes of a plan have ended. A
+// preview for people also shows the plan for it.
 func AfterDrain(seen snapshot.Snapshot, p reconfigure.Plan) snapshot.Snapshot {
 	states := maps.Clone(seen.States)
 	for _, d := range p.Deferred {

@@ -6,9 +6,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Fresh returns since when the disk of a node's instance is what was made of its image; zero if that is unknown. The
-// cloud knows when an instance was made, and the journal when it was rebuilt. That of a node that is stopped when it is
-// idle was made when the cloud says: for the journal, each start is another life.
+// Fresh returns when the disk of a node's instance was made from its image; zero if unknown. The cloud knows when an
+// instance was made, and the journal when it was rebuilt. For a node that is stopped while idle, only the cloud's
+// time counts: for the journal, each start is a new life.
 func (s Snapshot) Fresh(c reconfigure.Cluster, node string) time.Time {
 	own, there := s.Own(node)
 	if !there || own.Created.IsZero() {
@@ -45,7 +45,7 @@ func byNode(lives []reconfigure.Life) map[string]reconfigure.Life {
 	open := map[string]reconfigure.Life{}
 	for _, l := range lives {
 		if !l.Ended() {
-			open[l.Node] = l // the last one counts
+			open[l.Node] = l // the last life counts
 		}
 	}
 	return open

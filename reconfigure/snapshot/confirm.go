@@ -15,9 +15,9 @@ import (
 // confirmAtOnce is how many instances are asked for by their ids at the same time.
 const confirmAtOnce = 10
 
-// Confirm returns the answer of a cloud's list together with the known instances, by node, that the list lacks and that
-// exist. A list may lack an instance that exists, so each of these is asked for by its id: only what the cloud then does
-// not have is gone. The ids of those are returned too. An error means that it is unknown of an instance whether it
+// Confirm adds to the answer of a cloud's list the known instances, by node, that the list lacks although they exist.
+// A list may lack existing instances, so Confirm asks for each missing one by its id: only those that the cloud then
+// does not have are gone. Confirm also returns their ids. An error means that it is unknown whether an instance
 // exists; the call may be retried.
 func Confirm(
 	ctx context.Context, list map[string][]reconfigure.Server, known map[string]string,

@@ -13,24 +13,24 @@ import (
 // Drift is one way in which a node differs from the declaration, or in which the sources differ about it.
 type Drift string
 
-// The drifts. Programs can rely on the words.
+// The drifts. The words are stable for programs.
 const (
-	DriftImage      Drift = "image" // its instance has another one
+	DriftImage      Drift = "image" // its instance has another image; likewise below
 	DriftFlavor     Drift = "flavor"
 	DriftNetwork    Drift = "network"
 	DriftGroup      Drift = "group"      // its instance was made for another node group
-	DriftMissing    Drift = "missing"    // it must always have an instance, and has none
-	DriftTainted    Drift = "tainted"    // its instance is tainted in Terraform's state, or only a part of it is there
+	DriftMissing    Drift = "missing"    // it must always have an instance, but has none
+	DriftTainted    Drift = "tainted"    // its instance is tainted in Terraform's state, or only a part of it exists
 	DriftLost       Drift = "lost"       // Terraform's state has an instance that the cloud does not have
-	DriftDoubled    Drift = "doubled"    // the cloud has several instances of its name
+	DriftDoubled    Drift = "doubled"    // the cloud has several instances with its name
 	DriftUndeclared Drift = "undeclared" // it has an instance, but no node group declares it
 	DriftAddress    Drift = "address"    // Terraform's state or Slurm has another address than the cloud
-	DriftStopped    Drift = "stopped"    // the cloud has its instance as shut off, paused or suspended, unasked
+	DriftStopped    Drift = "stopped"    // its instance is shut off, paused or suspended without a request
 	DriftAge        Drift = "age"        // its instance is older than the maximum of its group
-	DriftError      Drift = "error"      // the cloud has its instance in ERROR
+	DriftError      Drift = "error"      // its instance is in ERROR
 )
 
-// Differences lists in what two Specs differ, in the order of the drifts. The shard does not count.
+// Differences lists the differences between two Specs, in the order of the drifts. It ignores the shard.
 func Differences(is, wanted reconfigure.Spec) []Drift {
 	var all []Drift
 	for _, part := range []struct {
@@ -77,7 +77,7 @@ func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
 	return sources
 }
 
-// ImageNames returns the names of the declared images by their ids, as far as these are resolved.
+// ImageNames returns the names of the declared images by their ids, if these are resolved.
 func (s Snapshot) ImageNames(c reconfigure.Cluster) map[string]string {
 	names := map[string]string{}
 	for _, source := range DeclaredSources(c) {
@@ -88,14 +88,14 @@ func (s Snapshot) ImageNames(c reconfigure.Cluster) map[string]string {
 	return names
 }
 
-// Undeclared returns the nodes that no node group declares, and of which Terraform's state or the cloud has an
-// instance.
+// Undeclared returns the nodes that no node group declares, but that have an instance in Terraform's state or in the
+// cloud.
 func (s Snapshot) Undeclared(c reconfigure.Cluster) nodeset.NodeSet {
 	return undeclared(c, slices.AppendSeq(slices.Collect(maps.Keys(s.Instances)), maps.Keys(s.Servers)))
 }
 
-// Forgotten returns the nodes that Slurm would forget with a new slurm.conf, although Terraform's state has an instance
-// of them or Slurm has given them to a job.
+// Forgotten returns the nodes that a new slurm.conf would lack, although they have an instance in Terraform's state
+// or Slurm has allocated them to a job.
 func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	names := slices.Collect(maps.Keys(s.Instances))
 	for node, state := range s.States {
@@ -106,8 +106,8 @@ func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	return undeclared(c, names)
 }
 
-// UndeclaredIn returns the nodes of a group that are in Terraform's map and that no node group declares any more. An
-// empty group stands for all groups.
+// UndeclaredIn returns the nodes of a group that are in Terraform's map but no longer declared by a node group. An
+// empty group means all groups.
 func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.NodeSet {
 	var names []string
 	for node, spec := range s.Desired {
@@ -118,9 +118,9 @@ func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.Node
 	return undeclared(c, names)
 }
 
-// InGroups returns the nodes that a resize of groups concerns: all that the groups declare, and those in Desired that
-// they no longer declare. Without groups it returns those of all groups, also of groups that are no longer declared.
-// The error names a group that is unknown.
+// InGroups returns the nodes that a resize of groups concerns: all declared nodes of the groups, and the nodes in
+// Desired that they no longer declare. Without groups it returns those of all groups, also of groups that are no
+// longer declared. The error names a group that is unknown.
 func (s Snapshot) InGroups(c reconfigure.Cluster, groups []string) (nodeset.NodeSet, error) {
 	if len(groups) == 0 {
 		return c.Nodes().Union(s.UndeclaredIn(c, "")), nil
@@ -141,8 +141,8 @@ func undeclared(c reconfigure.Cluster, names []string) nodeset.NodeSet {
 	return nodeset.Of(names...).Difference(c.Nodes()).Difference(nodeset.Of(c.Control.Name))
 }
 
-// Own returns the server that is a node's instance: the one that Terraform's state has or, if the state has none, the
-// only one of the node's name.
+// Own returns the server that is a node's instance: the one in Terraform's state or, if the state has none, the only
+// one with the node's name.
 func (s Snapshot) Own(node string) (reconfigure.Server, bool) {
 	servers := s.Servers[node]
 	id := s.Instances[node].ID
@@ -156,14 +156,14 @@ func (s Snapshot) Own(node string) (reconfigure.Server, bool) {
 	return servers[i], true
 }
 
-// Lost reports whether Terraform's state has an instance of a node that the cloud does not have.
+// Lost reports whether a node's instance is in Terraform's state but not in the cloud.
 func (s Snapshot) Lost(node string) bool {
 	_, there := s.Own(node)
 	return s.Asked(Cloud) && s.Instances[node].ID != "" && !there
 }
 
 // Current returns what a node's instance is made of: its entry in the map, but with the image and the flavor that the
-// cloud or Terraform's state shows. They differ when a worker has died between the edit of the map and the change.
+// cloud or Terraform's state shows. They differ if a worker died between the edit of the map and the change.
 func (s Snapshot) Current(node string) reconfigure.Spec {
 	spec, made := s.Desired[node], s.Instances[node].Made
 	own, _ := s.Own(node)
@@ -172,7 +172,7 @@ func (s Snapshot) Current(node string) reconfigure.Spec {
 	return spec
 }
 
-// Outdated lists in what a node's instance differs from its declaration, as far as both are known.
+// Outdated lists the differences between a node's instance and its declaration, as far as both are known.
 func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	group, source, declared := Declared(c, node)
 	wanted, resolved := s.Sources[source]
@@ -186,13 +186,13 @@ func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	if resolved && wanted.Err == "" {
 		spec.ImageID, spec.FlavorID, spec.NetworkID = wanted.ImageID, wanted.FlavorID, wanted.NetworkID
 	}
-	if !made { // only the cloud has it, and its list has no more than the image
+	if !made { // only the cloud has the instance, and its list has only the image
 		is = reconfigure.Spec{ImageID: is.ImageID}
 	}
 	return Differences(known(is, spec), known(spec, is))
 }
 
-// known returns s without the values that other does not have, so that only what both have is compared.
+// known returns s without the values that other lacks, so that only values that both have are compared.
 func known(s, other reconfigure.Spec) reconfigure.Spec {
 	both := func(is *string, other string) {
 		if other == "" {
@@ -206,19 +206,19 @@ func known(s, other reconfigure.Spec) reconfigure.Spec {
 	return s
 }
 
-// deployed reports whether there is anything of a cluster: before the first deploy nothing is missing.
+// deployed reports whether any part of the cluster exists: before the first deploy nothing is missing.
 func (s Snapshot) deployed() bool {
 	return s.Instances != nil && len(s.Desired)+len(s.Instances)+len(s.Servers) > 0
 }
 
-// Rests reports whether the instance of a cloud node is stopped as it is to be, and Slurm does not use the node.
+// Rests reports whether the instance of a cloud node is stopped as intended, and Slurm does not use the node.
 func (s Snapshot) Rests(c reconfigure.Cluster, node string) bool {
 	spec := s.Desired[node]
 	own, there := s.Own(node)
 	return there && spec.Stopped() && own.Status == spec.Status() && !Always(c, node) && !s.States[node].Up()
 }
 
-// Drift lists all that differs at a node. A source that is unreachable adds nothing.
+// Drift lists all drifts of a node. A source that is unreachable adds nothing.
 func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	_, _, declared := Declared(c, node)
 	instance, servers := s.Instances[node], s.Servers[node]
@@ -246,9 +246,10 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	return all
 }
 
-// Address returns the address that the cloud has of a node's instance, and the source that has another one: Terraform
-// or Slurm. The source is empty if they agree, or if the cloud has no address. Slurm's address counts only while Slurm
-// uses the node, since it drops the address of a cloud node that it powers down. A host name in Slurm is no difference.
+// Address returns the address of a node's instance in the cloud, and the source that has another one: Terraform or
+// Slurm. The source is empty if they agree, or if the cloud has no address. Slurm's address counts only while Slurm
+// uses the node, since it drops the address of a cloud node that it powers down. A host name in Slurm does not count
+// as a difference.
 func (s Snapshot) Address(node string) (address string, other Source) {
 	own, _ := s.Own(node)
 	instance, state := s.Instances[node], s.States[node]

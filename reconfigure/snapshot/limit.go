@@ -8,7 +8,7 @@ import (
 )
 
 // Existing returns the nodes of a limit's groups that have an instance, also a stopped one or a part of one, or an
-// operation under way that may make or remove it.
+// operation in progress that may make or remove it.
 func (s Snapshot) Existing(c reconfigure.Cluster, l reconfigure.Limit) nodeset.NodeSet {
 	var all nodeset.NodeSet
 	for _, g := range c.Groups {

@@ -2,8 +2,8 @@ package snapshot
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// reached returns, by node, the phase that the last operation for each request had begun when its worker ended, from
-// the requests' events in their order. An operation that failed has no entry.
+// reached returns, by node, the phase in which the last operation for each request was when its worker ended, from
+// the ordered events of the requests. An operation that failed has no entry.
 func reached(
 	events map[reconfigure.RequestID][]reconfigure.Event,
 ) map[reconfigure.RequestID]map[string]reconfigure.Phase {

@@ -1,6 +1,6 @@
-// Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what
-// the cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison
-// of sources all read this one type. Taking a snapshot changes nothing.
+// Package snapshot has the known state of a cluster at one moment: Terraform's map and state, the answers of the
+// cloud and of Slurm, and the journal's data about the node groups. The planner, the reports and the comparison of
+// sources all read this one type. Taking a snapshot changes nothing.
 package snapshot
 
 import (
@@ -29,28 +29,28 @@ func (s Source) Words() string {
 	return map[Source]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
 }
 
-// Snapshot has the answers of the sources. Nothing may be concluded from the missing answer of a source.
+// Snapshot has the answers of the sources. A missing answer of a source does not permit conclusions.
 type Snapshot struct {
 	Time       time.Time
-	Desired    map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
+	Desired    map[string]reconfigure.Spec                 // Terraform's map, as far as it was carried out
 	Unmade     nodeset.NodeSet                             // nodes whose entry in Terraform's map was not carried out
 	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state
 	States     map[string]reconfigure.NodeState            // by node, from Slurm
-	Servers    map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
+	Servers    map[string][]reconfigure.Server             // by node, from the cloud, if asked for
 	StatePorts map[string]string                           // ids of the nodes' ports in Terraform's state, by node
-	Ports      map[string][]reconfigure.Port               // by node, from the cloud, where they were asked for
-	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
+	Ports      map[string][]reconfigure.Port               // by node, from the cloud, if asked for
+	Sources    map[reconfigure.Source]reconfigure.Resolved // the current ids of declared names, if asked for
 	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
-	Lives      map[string]reconfigure.Life                 // of the nodes' instances, where their age or Reached matters
-	UnderWay   nodeset.NodeSet                             // nodes with operations, where plans begin beside them
-	// Reached is how far earlier operations for requests came, by node, where that was asked for.
+	Lives      map[string]reconfigure.Life                 // of the nodes' instances, if their age or Reached matters
+	UnderWay   nodeset.NodeSet                             // nodes with operations in progress
+	// Reached has the last phases of earlier operations for requests, by node, if asked for.
 	Reached map[reconfigure.RequestID]map[string]reconfigure.Phase
 	Missing map[Source]string // why a source is unreachable
-	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
+	// Conf is the declared configuration of Slurm, compared with the running one, if asked for.
 	Conf *reconfigure.SlurmConf
 }
 
-// Answers reports whether a source is reachable. One that was not asked counts as reachable.
+// Answers reports whether a source is reachable. A source that was not asked counts as reachable.
 func (s Snapshot) Answers(source Source) bool {
 	_, missing := s.Missing[source]
 	return !missing
@@ -79,8 +79,8 @@ func (s Snapshot) Unreachable() []Unreachable {
 	return all
 }
 
-// Shard returns the shard that has a node's resources: that of its entry in the map, or of what an interrupted removal
-// has left. It is reconfigure.DefaultShard for a node that has neither.
+// Shard returns the shard that has a node's resources: that of its entry in the map, or of the rest of an interrupted
+// removal. It is reconfigure.DefaultShard for a node that has neither.
 func (s Snapshot) Shard(node string) string {
 	if spec, ok := s.Desired[node]; ok {
 		return spec.Shard
@@ -101,7 +101,7 @@ type Scope struct {
 	Servers bool
 	// Ports asks for the cloud's own list of ports.
 	Ports bool
-	// Requests are those of which the journal is asked how far earlier operations for them came, and for the lives.
+	// Requests are those for which Reached and the lives are read from the journal.
 	Requests []reconfigure.RequestID
 	// Lives asks the journal for the lives.
 	Lives bool
@@ -110,9 +110,9 @@ type Scope struct {
 // Observer asks the sources. Its functions are called from several goroutines.
 type Observer struct {
 	Cluster reconfigure.Cluster
-	// State reads Terraform's state, of the nodes and the control node at least; without nodes, of all nodes.
+	// State reads Terraform's state, at least of the nodes and the control node; without nodes, of all nodes.
 	State func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error)
-	// States asks the Slurm of the control node for the nodes at least; without nodes, for all nodes.
+	// States asks Slurm on the control node, at least for the nodes; without nodes, for all nodes.
 	States func(
 		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]reconfigure.NodeState, error)
@@ -123,19 +123,19 @@ type Observer struct {
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
-	// Lives reads what the journal knows of the instances that are there, in the order in which they were made. It is
-	// called for Scope.Requests, and with the cloud's list of instances if a group has a maximum age. Nil: there is no
-	// journal yet.
+	// Lives reads the lives of existing instances from the journal, in the order of their creation. It is called for
+	// Scope.Requests, and with the cloud's list of instances if a group has a maximum age. Nil: there is no journal
+	// yet.
 	Lives func(ctx context.Context) ([]reconfigure.Life, error)
 	// Events reads the events of requests, each in its order. Nil: there is no journal yet.
 	Events func(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
-	// Limit bounds the wait for each source; zero: ctx alone does. Slurm's commands take up to a minute to give up,
-	// which is too long for a person who waits.
+	// Limit is the time limit for each source; zero: only ctx limits the wait. Slurm's commands take up to a minute
+	// to give up, which is too long for a person.
 	Limit time.Duration
 }
 
-// Observe asks all sources at once. A source that does not answer is in Missing. An error is that of the journal, or of
-// a ctx that has ended.
+// Observe asks all sources at the same time. A source that does not answer is in Missing. The error is the journal's,
+// or that of an ended ctx.
 func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	s := Snapshot{Time: time.Now(), Missing: map[Source]string{}}
 	if o.Health != nil {
@@ -223,20 +223,20 @@ func limited[T any](ctx context.Context, limit time.Duration, ask func(context.C
 	return answer, err
 }
 
-// observeSlurm asks Terraform, which knows where the control node is, and then Slurm.
+// observeSlurm asks Terraform, which knows the control node's address, and then Slurm.
 func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 	state, err := limited(ctx, o.Limit, func(ctx context.Context) (reconfigure.State, error) {
 		return o.State(ctx, scope.Nodes)
 	})
 	if err != nil {
 		s.Missing[Terraform] = err.Error()
-		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
+		s.Missing[Slurm] = "not asked, since Terraform's state does not have the control node's address"
 		return
 	}
 	s.StatePorts = state.Ports
 	s.Desired, s.Unmade = carriedOut(state)
 	if s.Instances = state.Instances; s.Instances == nil {
-		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
+		s.Instances = map[string]reconfigure.Instance{} // State was asked, and there is none
 	}
 	control, there := state.Instances[o.Cluster.Control.Name]
 	if !there || control.Address == "" {
@@ -274,9 +274,10 @@ func (o Observer) resolve(
 	return resolved
 }
 
-// carriedOut returns the map of nodes with what each instance is really made of, and the nodes whose entries differ
-// from that. The map is written before Terraform starts, so an instance may still be the old one if Terraform was
-// killed after that. An entry that keeps only a port stays as it is, even if its instance is still there.
+// carriedOut returns the map of nodes as it was carried out, with the real properties of each instance, and the nodes
+// whose entries differ from that. The map is written before Terraform starts, so an instance may still be the old one
+// if Terraform was killed after that. An entry that keeps only a port stays as it is, even if its instance still
+// exists.
 func carriedOut(state reconfigure.State) (actual map[string]reconfigure.Spec, unmade nodeset.NodeSet) {
 	actual = maps.Clone(state.Desired)
 	var others []string

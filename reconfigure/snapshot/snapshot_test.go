@@ -341,7 +341,7 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 			}
 		}, []Unreachable{
 			{Terraform, "no answer within 20s"},
-			{Slurm, "not asked, since Terraform's state does not say where the control node is"},
+			{Slurm, "not asked, since Terraform's state does not have the control node's address"},
 		}},
 		"Slurm fails": {func(o *Observer) {
 			o.States = func(context.Context, reconfigure.Instance, nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {

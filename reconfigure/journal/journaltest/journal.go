@@ -465,7 +465,7 @@ func (j journalRule) planUndoes() {
 	}
 	events := j.eventsOf(suspend)
 	if len(events) != 1 || events[0].Plan != number || events[0].Level != reconfigure.Note ||
-		!strings.Contains(events[0].Message, "request 1 is cancelled") {
+		!strings.Contains(events[0].Message, "request 1 was cancelled") {
 		j.Errorf("the plan notes %+v", events)
 	}
 	_, err = j.Begin(j.Context(), idsOf(suspend), by(undone))

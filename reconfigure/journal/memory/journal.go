@@ -398,7 +398,7 @@ func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, func() error {
 		e, err := j.untouched(id)
 		if err == nil {
-			j.cancel(e, "it was taken back before anything was done for it")
+			j.cancel(e, "it had not begun yet")
 		}
 		return err
 	})
@@ -703,7 +703,7 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 		maps.DeleteFunc(all, func(_ string, s reconfigure.Spec) bool { return s.Shard == shard })
 		for node, spec := range nodes {
 			if other, there := all[node]; there || spec.Shard != shard {
-				return fmt.Errorf("%s is in shard %q, and not in %q", node, cmp.Or(other.Shard, spec.Shard), shard)
+				return fmt.Errorf("%s is in shard %q, not in %q", node, cmp.Or(other.Shard, spec.Shard), shard)
 			}
 			all[node] = spec
 		}
