@@ -27,7 +27,7 @@ tools: ## install what demo and test need: packages, Terraform and its provider,
 	go run ./lab/tools/cmd/install
 
 .PHONY: tools-systemd
-tools-systemd: # what `tools` installs, and the images with systemd, of Debian 12 and 13, which only tests need
+tools-systemd: # what `tools` installs, and the images with systemd, of Debian 12 and 13, for tests only
 	go run ./lab/tools/cmd/install --systemd
 
 .PHONY: demo
@@ -36,14 +36,15 @@ demo: scene build tools ## show a cluster of namespaces on this machine (SCENE=j
 	go run ./lab/cmd/eiffel-lab demo --scene '$(SCENE)' $(if $(KEEP),--keep)
 
 .PHONY: scene
-scene: # an unknown SCENE is said before anything is installed
+scene: # an unknown SCENE is reported before anything is installed
 	@go run ./lab/cmd/eiffel-lab demo --scene '$(SCENE)' --check
 
-# As root. The owner of the checkout is the worker's user. With DESTDIR the files are written below it, and systemd is left alone.
+# As root. The owner of the checkout is the worker's user. With DESTDIR the files are written below it, and systemd is
+# not called.
 OWNER   ?= $(shell stat --format %U .)
 DESTDIR ?=
 .PHONY: install-service
-install-service: ## have systemd start the worker at boot, and again when it ends; then declare worker: systemd
+install-service: ## install the worker as a systemd service, which starts at boot and restarts; then declare worker: systemd
 	install -d $(DESTDIR)/etc/systemd/system $(DESTDIR)/etc/polkit-1/rules.d
 	sed 's/^User=eiffel$$/User=$(OWNER)/' systemd/reconfigure-worker@.service >$(DESTDIR)/etc/systemd/system/reconfigure-worker@.service
 	sed 's/"eiffel"/"$(OWNER)"/' systemd/50-reconfigure-worker.rules >$(DESTDIR)/etc/polkit-1/rules.d/50-reconfigure-worker.rules
@@ -58,19 +59,19 @@ lint: verify ## gofmt, vet, staticcheck, checksums of modules, known vulnerabili
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-# The database of vulnerabilities is at vuln.go.dev. Without it the checksums are what is left of the check.
+# The database of vulnerabilities is at vuln.go.dev. Without it only the checksums are checked.
 .PHONY: verify
-verify: # the modules' checksums, and known vulnerabilities in code that is called
+verify: # check the modules' checksums, and known vulnerabilities in code that is called
 	go mod verify
 	@echo go run $(GOVULNCHECK) ./...; \
 	if said=$$(go run $(GOVULNCHECK) ./... 2>&1); then echo "$$said" | tail -n 1; \
 	elif echo "$$said" | grep '^govulncheck: fetching vulnerabilities'; then echo 'NOT CHECKED for known vulnerabilities: the database does not answer'; \
 	else echo "$$said"; exit 1; fi
 
-# The number of inputs is proportional to FUZZ. A number and not a time, since Go fails a run whose time ends during an
+# The number of inputs is proportional to FUZZ. A time would not do, since Go fails a run whose time ends during an
 # input.
 FUZZ := 20
-# Go's default spends up to a minute on each input that it wants to make shorter. `make lint` runs vet.
+# By default Go spends up to a minute on minimizing each input. `make lint` runs vet.
 FUZZING := go test -vet off -run '^$$' -fuzzminimizetime 10x -fuzz
 
 .PHONY: fuzz
@@ -97,16 +98,16 @@ check: lint ## run the tests that need neither root nor tools; results of unchan
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped -- -short $(CHECKED)
 
 .PHONY: test
-test: tools-systemd lint ## run all tests, the end-to-end tests on labs of their own
+test: tools-systemd lint ## run all tests; each end-to-end test has its own lab
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
 .PHONY: test-tofu
-test-tofu: tools ## run the tests of package terraform with OpenTofu, which is built first: that takes minutes
+test-tofu: tools ## run the tests of package terraform with OpenTofu, which is built first, for minutes
 	go run ./lab/tools/cmd/install --tofu
 	TF_CLI_CONFIG_FILE= EIFFEL_TERRAFORM=$(TOOLS)/bin/tofu EIFFEL_PLUGINS=$(TOOLS)/plugins-tofu go test -count 1 ./reconfigure/terraform
 
-# Not part of `make test`: it takes hours, and installs 3.5 GB of Debian's packages. Run it before a release. The program is
-# built, since `go run` passes no SIGTERM on.
+# Not part of `make test`: it takes hours, and installs 3.5 GB of Debian's packages. Run it before a release. The
+# program is built, since `go run` does not forward SIGTERM.
 .PHONY: release-check
 release-check: releasecheck tools-systemd tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/how-it-works/tested.md
 	go run ./lab/tools/cmd/install --openstack
@@ -121,8 +122,8 @@ releasecheck:
 tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, which only test-libvirt needs
 	go run ./lab/tools/cmd/install --libvirt
 
-# Not part of `make test`: it takes minutes on two cores, since QEMU emulates the processor. One package at a time: a second
-# libvirtd does not start while there is one.
+# Not part of `make test`: it takes minutes on two cores, since QEMU emulates the processor. One package runs at a
+# time, since a second libvirtd does not start.
 .PHONY: test-libvirt
 test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
 	EIFFEL_LIBVIRT=1 go test -p 1 -count 1 -timeout 60m -v ./reconfigure/cloud/libvirt ./lab/e2e/libvirt
@@ -131,7 +132,8 @@ test-libvirt: tools-libvirt ## run a cluster of virtual machines on this compute
 tools-vsphere: tools # Terraform's provider for vSphere, which only test-vsphere needs
 	go run ./lab/tools/cmd/install --vsphere
 
-# Not part of `make test`: the provider takes a minute to build on two cores, and as long for a node that never says an address.
+# Not part of `make test`: the provider takes a minute to build on two cores, and another minute for a node that never
+# reports an address.
 .PHONY: test-vsphere
 test-vsphere: tools-vsphere ## run Terraform with its provider for vSphere, and a cluster, on a simulated vCenter, for minutes
 	EIFFEL_VSPHERE=1 go test -count 1 -v -run VSphere ./reconfigure/terraform

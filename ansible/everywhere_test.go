@@ -82,7 +82,7 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	if len(failures) > 0 || !strings.Contains(said, "UNREACHABLE!") {
 		t.Errorf("%v\n%s", failures, said)
 	}
-	for _, words := range []string{"slurmd does not answer with the new configuration; the one before is restored",
+	for _, words := range []string{"slurmd does not answer with the new configuration; the previous one is restored",
 		"task/affinity"} {
 		if !strings.Contains(said, words) {
 			t.Errorf("Ansible did not print %q:\n%s", words, said)

@@ -19,7 +19,7 @@ import time
 
 # A hostlist, as `reconfigure` writes it, without the word ALL, which names all nodes.
 NODES = r"NodeName=(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9_.,\[\]-]{1,32768}"
-# What marks a text as ours, and one line without quotes. A reason has at most 255 bytes, a comment 1024.
+# Our mark of a text, and one line without quotes. A reason has at most 255 bytes, a comment 1024.
 TEXT = r"reconfigure: [^\x00-\x1f\x7f\"'`]{0,1024}"
 COMMANDS = [
     ["scontrol", "ping"],
@@ -34,7 +34,8 @@ COMMANDS = [
 LISTERS = [r"(scontrol show nodes --json)( [A-Za-z0-9][A-Za-z0-9_.,\[\]-]{0,32767})?", r"(sinfo --json)"]
 SUSPENDED = "squeue --noheader --all --states=SUSPENDED --format=%N"
 LONGEST = 65536  # bytes of a line
-# The test of a campaign's first node: a reservation for this user, and one job in it. The script is root's, so that the key decides neither what runs nor as whom.
+# The test of a campaign's first node: a reservation for this user, and one job in it. The script belongs to root, so
+# that the key decides neither the command nor its user.
 CANARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "canary.sh")
 NAME = r"reconfigure_[0-9]{1,18}_[0-9]{1,9}"
 NODE = r"(?![Aa][Ll][Ll]$)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -43,13 +44,13 @@ CANARIES = [
     ["canary", "test", NAME, NODE, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "[1-9][0-9]{0,3}"],
     ["canary", "release", NAME],
 ]
-# Jobs: their numbers, users, partitions, states, times and nodes, and no other text of theirs.
+# Jobs: their numbers, users, partitions, states, times and nodes, and no other text.
 JOBS = ["jobs", "[0-9]{1,18}"]
 QUEUE = ["squeue", "--noheader", "--all", "--states=all", "--format=%A|%u|%P|%T|%V|%S|%e|%N"]
 ENDED = re.compile(r"JobId=([0-9]+) UserId=([^ ()]+)\([0-9]+\) GroupId=[^ ()]+\([0-9]+\) Name=(.*) SubmitTime=([^ ]+) EligibleTime=.* ExitCode=[0-9]+:[0-9]+ ?")
 RUN = re.compile(r" JobState=([^ ]+) Partition=([^ ]*) TimeLimit=[^ ]+ StartTime=([^ ]+) EndTime=([^ ]+) NodeList=([^ ]+) NodeCnt=[0-9]+ ProcCnt=[0-9]+ WorkDir=")
 CHUNK = 1 << 20  # bytes of the list of ended jobs that are read at once
-DOUBT = 16384  # bytes: no text of a user's in the list is longer
+DOUBT = 16384  # bytes: no user's text in the list is longer
 
 
 def words(line):
@@ -67,7 +68,7 @@ def allowed(argv, commands):
 
 
 def hold():
-    """Tells the caller that the connection is there, and keeps it until the input ends."""
+    """Tells the caller that the connection works, and keeps it open until the input ends."""
     os.write(1, b"\n")
     while os.read(0, 4096):
         pass
@@ -84,7 +85,7 @@ def environment():
 
 
 def states(listers):
-    """Lists nodes, with the first of the commands that can, and the nodes of suspended jobs. A line that begins with dashes says what follows it."""
+    """Lists nodes, with the first command that supports it, and the nodes of suspended jobs. A line that begins with dashes names the part that follows."""
     for lister in listers:
         says(lists(lister).group(1))
         status = run(lister, quiet=lister != listers[-1])
@@ -112,7 +113,7 @@ def reserved(name):
 
 
 def reserve(name, node):
-    """Keeps a node for this user, whatever runs there now."""
+    """Reserves a node for this user; running jobs go on."""
     if reserved(name):
         return 0
     return call(
@@ -126,12 +127,12 @@ def me():
 
 
 def ours(name):
-    """Returns the options by which squeue(1) and scancel(1) select the test job. Any user may submit a job of that name, but only this user in the reservation."""
+    """Returns the options by which squeue(1) and scancel(1) select the test job. Any user may submit a job with that name, but only this user in the reservation."""
     return ["--name=" + name, "--user=" + me(), "--reservation=" + name]
 
 
 def test(name, node, partition, minutes):
-    """Submits the job unless it is there, and prints its number and state."""
+    """Submits the job unless it exists, and prints its number and state."""
     listed = call(
         "squeue", "--noheader", "--all", "--states=all", *ours(name), "--Format=jobid:20,state:40",
         stdout=subprocess.PIPE,
@@ -160,7 +161,7 @@ def release(name):
 
 
 def jobs(position):
-    """Prints, as JSON, the jobs that have ended since that position of slurmctld's list, and at its end those that slurmctld knows."""
+    """Prints, as JSON, the jobs in slurmctld's list of ended jobs from a position on, and at the end of the list those that slurmctld knows."""
     config = call("scontrol", "show", "config", stdout=subprocess.PIPE)
     if config.returncode != 0:
         return config.returncode
@@ -181,8 +182,8 @@ def jobs(position):
 
 
 def ended(path, position):
-    """Reads whole lines of the list. A name or a directory that a user gives a job may have newlines, and so what looks like another job: what begins soon after a line that is not
-    whole is skipped, and so is a line with more than one state."""
+    """Reads whole lines of the list. A user's job name or directory may have newlines, and so a line that looks like another job. So a line that begins soon after an incomplete line
+    is skipped, as is a line with more than one state."""
     try:
         size = os.stat(path).st_size
         if size < position:
@@ -203,7 +204,7 @@ def ended(path, position):
         whole = ENDED.fullmatch(line)
         runs = RUN.findall(whole.group(3)) if whole else []
         if not whole:
-            if start > doubt:  # else it may be what the same user wrote
+            if start > doubt:  # else it may be text of the same user
                 skipped.append((start, line))
             doubt = start + DOUBT
         elif len(runs) != 1 or start <= doubt:
@@ -226,7 +227,7 @@ def job(number, user, partition, state, submitted, started, ended, nodes, known=
 
 
 def seconds(text):
-    """Returns seconds since 1970, or 0 for a time that is not known. Slurm prints times of this host's zone."""
+    """Returns seconds since 1970, or 0 for an unknown time. Slurm prints times in this host's zone."""
     try:
         return int(time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")))
     except (ValueError, OverflowError):

@@ -550,7 +550,7 @@ func TestASuspendThatCannotBeHandedOverIsOnlyLogged(t *testing.T) {
 	s := install(t)
 	s.write("exits", "255")
 	s.start("suspend.sh", hostlist, "")
-	s.untilLogged("given up: the instances may still be there")
+	s.untilLogged("given up: the instances may still exist")
 	s.untilGone()
 	if told := s.calls("scontrol"); len(told) > 0 {
 		t.Errorf("calls of scontrol: %+v", told)

@@ -47,7 +47,7 @@ def line(key, comment, command, addresses):
         raise AnsibleActionFail("the node does not have a public key of type ssh-ed25519: %.120r" % key)
     for address in addresses:
         if not ADDRESS.fullmatch(address):
-            raise AnsibleActionFail("not an address from which the key of %s can be accepted: %r" % (comment, address))
+            raise AnsibleActionFail("not a valid address for accepting the key of %s: %r" % (comment, address))
     options = 'restrict,command="%s"' % command.replace('"', '\\"')
     if addresses:
         options += ',from="%s"' % ",".join(addresses)
@@ -55,7 +55,7 @@ def line(key, comment, command, addresses):
 
 
 def foreign(line, new):
-    """Reports whether the command of a line is of another cluster directory. Two clusters of one name may share the file."""
+    """Reports whether the command of a line has another cluster directory. Two clusters with the same name may share the file."""
     theirs, ours = DIRECTORY.search(line), DIRECTORY.search(new)
     return bool(theirs and ours) and theirs[1] != ours[1]
 

@@ -1,4 +1,4 @@
-"""Runs a module of ours on a node, and checks its result."""
+"""Runs our module on a node, and checks its result."""
 
 from ansible.plugins.action import ActionBase
 

@@ -81,7 +81,7 @@ def _ahead(then):
 
 
 def _here(result):
-    """Reports whether the control host failed and not the host of the task: an action plugin of ours says so, or a plugin ended with an exception, as on a full disk."""
+    """Reports whether the control host failed and not the host of the task: our action plugin says so, or a plugin ended with an exception, as on a full disk."""
     return result.get("control_host") is True or str(result.get("msg", "")).startswith("Unexpected failure during module execution")
 
 
@@ -96,7 +96,7 @@ def _rescued(task):
 
 
 def _message(result):
-    """Returns the error of a result, whichever key the module used for it."""
+    """Returns the error of a result, under any key that modules use for it."""
     if "censored" in result:
         return str(result["censored"])
     for item in result.get("results", []):

@@ -31,10 +31,10 @@ DOCUMENTATION = """
         description: path, owner, group and mode
         type: list
       files:
-        description: path, owner, group, mode, and content, secret, which is not logged, or base64, since Ansible makes another value of a text like JSON; an optional file is left out where its folder is missing
+        description: path, owner, group, mode, and content, secret, which is not logged, or base64, since Ansible converts a text that looks like JSON; an optional file is skipped if its folder is missing
         type: list
       blocks:
-        description: content between two lines with the marker, at the beginning of a file that has other content too; ~USER is that user's home
+        description: content between two lines with the marker, at the beginning of a file that also has other content; ~USER is that user's home
         type: list
       key:
         description: path, owner and comment of a key pair of type ed25519, which is created if it is missing
@@ -46,7 +46,7 @@ DOCUMENTATION = """
         description: services that must run, now and, unless boot is false, after each boot; with boot false they do not start at boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
       hardware:
-        description: return what slurmd finds of the node's hardware
+        description: return the node's hardware as slurmd detects it
         type: bool
 """
 
@@ -234,11 +234,11 @@ class Node:
             self.run("have %s start at boot" % name, ["update-rc.d", name, "defaults"])
 
     def disable(self, name):
-        """An upgrade of the package keeps this: systemctl(1), and update-rc.d(8), whose links for the end of a runlevel stay."""
+        """An upgrade of the package keeps this setting: systemctl(1), and update-rc.d(8), which keeps the stop links."""
         self.run("have %s not start at boot" % name, ["systemctl", "--quiet", "disable", name] if self.systemd else ["update-rc.d", name, "disable"])
 
     def hardware(self):
-        """Returns what slurmd finds of the hardware. It is no reason to fail that this is not known."""
+        """Returns the hardware that slurmd detects. If slurmd fails, the module does not."""
         status, out, _ = self.module.run_command(["sh", "-c", "slurmd -C"])
         return out.partition("\n")[0] if status == 0 else ""
 
@@ -249,7 +249,7 @@ class Node:
 
 
 def check_apart(users, paths):
-    """Fails if the home of one of the users is in one of the shared folders. The paths are compared first as they are, since a file system that hangs must not be asked."""
+    """Fails if the home of one of the users is in one of the shared folders. The paths are first compared as text, since a hanging file system must not be accessed."""
     for user in users:
         try:
             home = os.path.normpath(pwd.getpwnam(user).pw_dir)
@@ -265,7 +265,7 @@ def check_apart(users, paths):
 
 
 def within(folder, paths):
-    """Returns the one of the paths that is, or contains, the folder."""
+    """Returns the path that is the folder or contains it."""
     return next((path for path in paths if (folder + "/").startswith(path.rstrip("/") + "/")), None)
 
 

@@ -10,9 +10,9 @@ DOCUMENTATION = """
     module: install_packages
     short_description: installs packages by apt-get, and waits while other programs hold apt's locks
     description:
-      - At an instance's first boot cloud-init, apt-daily and others use apt. apt-get waits for the lock of dpkg if it is told to, but for no other lock, whatever
-        DPkg::Lock::Timeout says. Ansible's module apt waits for the lock of the lists alone, and not if it has to install python3-apt first.
-      - It reads the package lists in any case, since an image that was just made has new ones, which may lack a package.
+      - At an instance's first boot cloud-init, apt-daily and others use apt. apt-get can wait for the lock of dpkg, but for no other lock, regardless of
+        DPkg::Lock::Timeout. Ansible's module apt waits only for the lock of the lists, and not if it must first install python3-apt.
+      - It always updates the package lists, since a new image has recent ones that may still lack a package.
     options:
       names:
         description: the packages
@@ -30,10 +30,10 @@ RETURN = """
 """
 
 LISTS = ["/var/lib/apt/lists/lock"]
-# The first is held during all that dpkg does, the second also while packages are downloaded only.
+# The first is held during all actions of dpkg, the second also while packages are only downloaded.
 PACKAGES = ["/var/lib/dpkg/lock-frontend", "/var/cache/apt/archives/lock"]
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-# What the administrator or the image has changed in a configuration file stays.
+# Changes of configuration files by the administrator or the image stay.
 INSTALL = ["install", "--yes", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]
 
 
@@ -44,7 +44,7 @@ class Apt:
         self.waited = 0.0
 
     def run(self, locks, argv):
-        """Runs apt-get. It may fail because another program was faster at the lock, so it runs three times before it counts as failed."""
+        """Runs apt-get. It may fail because another program took the lock first, so it runs up to three times."""
         for _ in range(3):
             self.wait(locks)
             timeout = "DPkg::Lock::Timeout=%d" % max(0, self.end - time.monotonic())
@@ -57,7 +57,7 @@ class Apt:
         began = time.monotonic()
         while any(held(path) for path in locks):
             if time.monotonic() > self.end:
-                self.module.fail_json(msg="another program has held a lock of apt for %d s: %s; `ps` on the node shows which" % (
+                self.module.fail_json(msg="another program has held a lock of apt for %d s: %s; run `ps` on the node to find it" % (
                     self.module.params["patience"], ", ".join(path for path in locks if held(path))))
             time.sleep(0.5)
         self.waited += time.monotonic() - began

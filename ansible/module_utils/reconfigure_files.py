@@ -10,7 +10,7 @@ def mode(name):
 
 
 def write(path, text, mode, owner=None):
-    """Writes a file atomically, also for a computer that loses its power. The owner is a pair of ids; without it, who runs this. It raises OSError, and then leaves the file as it was."""
+    """Writes a file atomically, also if the computer loses power. The owner is a pair of ids; the default is the current user. It raises OSError, and then leaves the file unchanged."""
     number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
     try:
         with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:

@@ -5,14 +5,15 @@ import os
 # The files that slurmctld and slurmd get from the playbooks.
 NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "fresh.sh")
 
-# The folder, in Slurm's, of a new configuration that slurmctld is being started with: see the module run_slurmctld.
+# The subfolder of Slurm's folder with the new configuration with which slurmctld is being started: see the module
+# run_slurmctld.
 DEPLOY = "deploy"
-# It has a file with one of these names, which says how far that is.
+# It has a file with one of these names, which records the progress.
 PREPARED, STOPPING, STOPPED, ACCEPTED, FAILED = "prepared", "stopping", "stopped", "accepted", "failed"
 
 
 def read(directory):
-    """Returns the contents of the files that are there, by name."""
+    """Returns the contents of the existing files, by name."""
     found = {}
     for name in NAMES:
         path = os.path.join(directory, name)

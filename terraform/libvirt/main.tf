@@ -12,25 +12,28 @@ locals {
   shard = terraform.workspace == "default" ? "" : terraform.workspace
   host  = local.cloud.hosts[local.shard == "" ? 0 : tonumber(trimprefix(local.shard, "host-"))]
 
-  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the default one, the others' are in files.
-  # `reconfigure` itself passes those of the workspace in which it runs Terraform.
+  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the
+  # default one; files have those of the others. `reconfigure` itself passes those of the workspace in which it runs
+  # Terraform.
   given = var.shard == local.shard
   file  = jsondecode(local.given ? jsonencode({ nodes = {} }) : file("nodes/${local.shard}.json"))
   nodes = { for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) : name => node if node.shard == local.shard }
 
-  # How long the guest has to ask for its address: that is its boot, and the sooner it has failed, the more time is left for another instance. Slurm gives
-  # a node up at resume_timeout; the last third is for the playbooks, or for the report of the failure.
+  # The time limit for the guest to request its address, that is, to boot: an early failure leaves time for another
+  # instance. Slurm gives up a node at resume_timeout; the last third is for the playbooks, or for the report of the
+  # failure.
   patience = "${min(local.cluster.reconfigure.boot_timeout, floor(local.cluster.slurm.resume_timeout * 2 / 3))}s"
 }
 
-# What the instance is made of. If it changes, everything of the node is made anew; and `reconfigure` has it replaced for a fresh instance.
+# The source of the instance. If it changes, all resources of the node are made anew; `reconfigure` also replaces it
+# for a fresh instance.
 resource "terraform_data" "node" {
   for_each = local.nodes
 
   triggers_replace = [each.value.image_id, each.value.flavor_id, each.value.network_id, each.value.group]
 }
 
-# The disk, on top of the image: only what differs from it takes space.
+# The disk, on top of the image: only differences take space.
 resource "libvirt_volume" "node" {
   for_each = local.nodes
 
@@ -46,7 +49,7 @@ resource "libvirt_volume" "node" {
   }
 }
 
-# What the instance prints on its console. `reconfigure` reads the host keys of a new instance there.
+# The instance's console log. `reconfigure` reads the host keys of a new instance there.
 resource "libvirt_volume" "console" {
   for_each = local.nodes
 
@@ -98,7 +101,8 @@ resource "libvirt_domain" "node" {
   autostart = true
   cloudinit = libvirt_cloudinit_disk.node[each.key].id
 
-  # `reconfigure` finds the cluster's instances by it. libvirt keeps no time of creation, and no name of the image.
+  # `reconfigure` finds the cluster's instances by it. libvirt stores neither the time of creation nor the name of the
+  # image.
   description = jsonencode({
     eiffel_cluster    = local.cluster.cluster_name
     eiffel_cluster_id = var.cluster_id

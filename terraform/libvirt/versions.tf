@@ -1,5 +1,5 @@
-# Only the version of the provider with which the tests run is admitted. To try another one, change it here. There is no .terraform.lock.hcl in the repository:
-# `terraform init` writes it.
+# Only the version of the provider with which the tests run is admitted. To use another one, change it here. There is
+# no .terraform.lock.hcl in the repository: `terraform init` writes it.
 terraform {
   required_version = ">= 1.5"
 

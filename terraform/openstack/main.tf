@@ -1,10 +1,11 @@
-# The instances of a Slurm cluster and their shared resources. With three rules, a change of one node does not affect another:
+# The instances of a Slurm cluster and their shared resources. With three rules, a change of one node does not affect
+# another:
 #   - a resource of a node has `for_each = local.nodes`, uses only `each` from it, and refers to other resources of the node by `[each.key]`;
-#   - a resource of a node's address, which remains while the node has no instance, has `for_each = local.ports` instead;
+#   - a resource of a node's address, which stays while the node has no instance, has `for_each = local.ports` instead;
 #   - nothing is made from all nodes: no resource, no local, no output.
 #
-# A large cluster has several states, each a workspace of this module: a shard. The shared resources are in the default workspace. All resources are made
-# only from the nodes of the selected workspace.
+# A large cluster has several states, each a workspace of this module: a shard. The shared resources are in the
+# default workspace. All resources are made only from the nodes of the selected workspace.
 
 locals {
   cluster = yamldecode(file(var.cluster_file))
@@ -15,8 +16,9 @@ locals {
 
   shard = terraform.workspace == "default" ? "" : terraform.workspace
 
-  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the default one, the others' are in files.
-  # `reconfigure` itself passes those of the workspace in which it runs Terraform.
+  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the
+  # default one; files have those of the others. `reconfigure` itself passes those of the workspace in which it runs
+  # Terraform.
   given = var.shard == local.shard
   file  = jsondecode(local.given ? jsonencode({ nodes = {}, kept_ports = {} }) : file("nodes/${local.shard}.json"))
   nodes = {
@@ -42,8 +44,8 @@ locals {
   # state of the default workspace cannot be read here in the same way for all back ends.
   security_group = local.shard == "" ? one(openstack_networking_secgroup_v2.cluster[*].id) : var.shared.security_group_id
 
-  # Slurm gives a node up at resume_timeout, so a later instance is of no use. The last third is for the boot and the playbooks, or for the report of the
-  # failure.
+  # Slurm gives up a node at resume_timeout, so a later instance is useless. The last third is for the boot and the
+  # playbooks, or for the report of the failure.
   patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"
 }
 
@@ -59,7 +61,7 @@ resource "openstack_networking_port_v2" "node" {
   security_group_ids = [local.security_group]
 
   lifecycle {
-    # `reconfigure` itself marks the ports that were made before there was an id.
+    # `reconfigure` itself marks the ports that are older than the id.
     ignore_changes = [description]
 
     precondition {
@@ -94,8 +96,8 @@ resource "openstack_compute_instance_v2" "node" {
   }
 
   lifecycle {
-    # Only the first boot reads the key pair; a change must not replace existing instances. `reconfigure` itself marks the instances that were made before
-    # there was an id.
+    # Only the first boot reads the key pair; a change must not replace existing instances. `reconfigure` itself marks
+    # the instances that are older than the id.
     ignore_changes = [key_pair, metadata["eiffel_cluster_id"]]
   }
 

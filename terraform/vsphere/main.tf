@@ -1,9 +1,10 @@
-# The instances of a Slurm cluster in a vCenter. There are no shared resources: template, network, datastore, folder and resource pool exist already. With two
-# rules, a change of one node does not affect another:
+# The instances of a Slurm cluster in a vCenter. There are no shared resources: template, network, datastore, folder
+# and resource pool exist already. With two rules, a change of one node does not affect another:
 #   - a resource of a node has `for_each = local.nodes`, uses only `each` from it, and refers to other resources of the node by `[each.key]`;
 #   - nothing is made from all nodes: no resource, no local, no output.
 #
-# Where the entry has a table of hosts, each has a state of its own, a workspace of this module: the first one the default workspace, the others host-1, host-2, …
+# If the entry has a table of hosts, each host has its own state, a workspace of this module: the first one the
+# default workspace, the others host-1, host-2, …
 
 locals {
   cluster = yamldecode(file(var.cluster_file))
@@ -18,17 +19,19 @@ locals {
   shard = terraform.workspace == "default" ? "" : terraform.workspace
   host  = length(local.hosts) == 0 ? "" : local.hosts[local.shard == "" ? 0 : tonumber(trimprefix(local.shard, "host-"))].name
 
-  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the default one, the others' are in files.
-  # `reconfigure` itself passes those of the workspace in which it runs Terraform.
+  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the
+  # default one; files have those of the others. `reconfigure` itself passes those of the workspace in which it runs
+  # Terraform.
   given = var.shard == local.shard
   file  = jsondecode(local.given ? jsonencode({ nodes = {} }) : file("nodes/${local.shard}.json"))
   nodes = { for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) : name => node if node.shard == local.shard }
 
-  # How long the guest has to say an address, in minutes, as the provider counts: that is its boot, and the sooner it has failed, the more time is left for
-  # another instance. Slurm gives a node up at resume_timeout; the last third is for the playbooks, or for the report of the failure.
+  # The time limit for the guest to report an address, that is, to boot, in minutes, the provider's unit: an early
+  # failure leaves time for another instance. Slurm gives up a node at resume_timeout; the last third is for the
+  # playbooks, or for the report of the failure.
   patience = max(1, min(ceil(local.cluster.reconfigure.boot_timeout / 60), floor(local.cluster.slurm.resume_timeout * 2 / 3 / 60)))
 
-  # The guest says its host keys to vCenter, where `reconfigure` reads them: vSphere keeps no log of a console.
+  # The guest publishes its host keys in vCenter, where `reconfigure` reads them: vSphere has no console log.
   say_keys = join(" ", [
     "{ echo '-----BEGIN SSH HOST KEY KEYS-----'; cat /etc/ssh/ssh_host_*_key.pub; echo '-----END SSH HOST KEY KEYS-----'; }",
     "| base64 -w 0 | { read -r keys || true; vmware-rpctool \"info-set guestinfo.eiffel_host_keys $keys\"; }",
@@ -58,7 +61,8 @@ data "vsphere_host" "cluster" {
   datacenter_id = data.vsphere_datacenter.cluster.id
 }
 
-# What the instance is made of. If it changes, everything of the node is made anew; and `reconfigure` has it replaced for a fresh instance.
+# The source of the instance. If it changes, all resources of the node are made anew; `reconfigure` also replaces it
+# for a fresh instance.
 resource "terraform_data" "node" {
   for_each = local.nodes
 
@@ -77,7 +81,8 @@ resource "vsphere_virtual_machine" "node" {
   num_cpus = tonumber(split("x", each.value.flavor_id)[0])
   memory   = tonumber(split("x", each.value.flavor_id)[1])
 
-  # The id of an image is UUID,GUEST,FIRMWARE,BUS,GIB,FORMAT: what a clone must have as its template has it.
+  # The id of an image is UUID,GUEST,FIRMWARE,BUS,GIB,FORMAT: the properties that a clone must share with its
+  # template.
   guest_id  = split(",", each.value.image_id)[1]
   firmware  = split(",", each.value.image_id)[2]
   scsi_type = split(",", each.value.image_id)[3]
@@ -124,14 +129,14 @@ resource "vsphere_virtual_machine" "node" {
     "guestinfo.eiffel_host_keys" = "" # those of the template, if it has any
   }
 
-  # Any address that VMware Tools say will do.
+  # Any address that VMware Tools report is accepted.
   wait_for_guest_net_timeout  = local.patience
   wait_for_guest_net_routable = false
 
   lifecycle {
     replace_triggered_by = [terraform_data.node[each.key]]
-    # What an instance is made of is above. vCenter moves it to other hosts and datastores, and administrators change what they like: none of that is
-    # taken back, and no change of this file restarts an instance.
+    # The source of an instance is above. vCenter may move it to other hosts and datastores, and administrators may
+    # change it: nothing of that is reverted, and no change of this file restarts an instance.
     ignore_changes = all
 
     precondition {

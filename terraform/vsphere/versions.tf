@@ -1,5 +1,5 @@
-# Only the version of the provider with which the tests run is admitted. To try another one, change it here. There is no .terraform.lock.hcl in the repository:
-# `terraform init` writes it.
+# Only the version of the provider with which the tests run is admitted. To use another one, change it here. There is
+# no .terraform.lock.hcl in the repository: `terraform init` writes it.
 terraform {
   required_version = ">= 1.5"
 
@@ -11,7 +11,7 @@ terraform {
   }
 }
 
-# With the certificates of vsphere.pem, where that is there: `reconfigure` names the file in SSL_CERT_FILE.
+# The provider trusts the certificates in vsphere.pem, if it exists: `reconfigure` sets SSL_CERT_FILE to it.
 provider "vsphere" {
   vsphere_server       = local.cloud.server
   user                 = local.cloud.user

@@ -170,12 +170,12 @@ def check_result(what, result, words):
 # Name, the files that are there, last-good, those that slurmctld runs with, the new ones, and words of the result.
 CALLS = [
     ("another configuration", A, A, A, B, ""),
-    ("one that slurmctld does not accept", A, A, A, BAD, "the one before is restored. Its output:\nfatal: a bad setting"),
-    ("one with which it does not answer", A, A, A, MUTE, "the one before is restored"),
+    ("one that slurmctld does not accept", A, A, A, BAD, "the previous one is restored. Its output:\nfatal: a bad setting"),
+    ("one with which it does not answer", A, A, A, MUTE, "the previous one is restored"),
     ("the same, while it does not run", A, A, None, A, ""),
     ("the first one", {}, None, None, B, ""),
     ("another than an edited one", EDITED, A, EDITED, B, ""),
-    ("a bad one instead of an edited one", EDITED, A, EDITED, BAD, "the one before is restored"),
+    ("a bad one instead of an edited one", EDITED, A, EDITED, BAD, "the previous one is restored"),
 ]
 LATER = {
     "the same call": lambda world, files: world.call(files),

@@ -16,12 +16,12 @@ DOCUMENTATION = """
     module: clean_node
     short_description: removes from a node what must not be in an image of its disk
     description:
-      - Stops services, unmounts and removes what is named, in the order of the options, and then writes everything to the disk. It may be repeated.
-      - It overwrites files before it removes them, and discards the free blocks of their file systems where the disk supports that.
+      - Stops services, unmounts and removes the items in the options, in their order, and then writes everything to the disk. It may be repeated.
+      - It overwrites files before it removes them, and discards the free blocks of their file systems if the disk supports that.
       - It does not follow symbolic links, and removes nothing on other file systems.
     options:
       services:
-        description: name, and process, of services that are stopped first; if a process still runs, nothing is removed
+        description: name, and process, of services to stop first; if a process still runs, nothing is removed
         type: list
       mounts:
         description: folders that are unmounted, and whose lines are removed from fstab(5)
@@ -45,7 +45,7 @@ DOCUMENTATION = """
         description: files that are truncated, if they exist
         type: list
       hide:
-        description: folder, and pattern of the files that are removed from it on the disk; until the next boot, a copy of the folder in memory is in its place
+        description: folder, and pattern of the files to remove from it on the disk; until the next boot, a copy of the folder in memory replaces it
         type: dict
 """
 
@@ -84,7 +84,7 @@ def run(module, what, argv):
 def stop(module, name, process):
     systemd = os.path.isdir("/run/systemd/system")  # sd_booted(3)
     module.run_command(["systemctl", "stop", name] if systemd else ["service", name, "stop"])
-    deadline = time.monotonic() + 30  # an init script need not wait; without slurm.conf, that of slurmd does nothing
+    deadline = time.monotonic() + 30  # an init script need not wait; slurmd's does nothing without slurm.conf
     while module.run_command(["pgrep", "-x", process])[0] == 0:
         if time.monotonic() > deadline:
             raise Failure("%s still runs" % name)
@@ -137,7 +137,7 @@ def remove(path, device):
             raise
         if not os.listdir(path):
             raise Failure("remove %s: %s" % (path, error)) from error
-        # something else is mounted below it
+        # another file system is mounted below it
 
 
 def matching(patterns):
@@ -146,7 +146,7 @@ def matching(patterns):
 
 
 def content(folder):
-    """Returns what is in a folder, each with the folder's device."""
+    """Returns the entries of a folder, each with the folder's device."""
     if not os.path.isdir(folder):
         return []
     device = os.lstat(folder).st_dev
@@ -169,7 +169,7 @@ def files(path, device):
 
 
 def overwrite(path):
-    """Writes zeros over a file's blocks. A file with another name is kept there, and so is its content."""
+    """Writes zeros over a file's blocks. A file with a second hard link is skipped, with its content."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def overwrite(path):
 
 
 def overwrite_all(found):
-    """Overwrites files on the disk. What is removed or truncated before its blocks are written is never written."""
+    """Overwrites files on the disk. Blocks that were removed or truncated before they were written are never written."""
     for path, device in found:
         for file in files(path, device):
             overwrite(file)
@@ -203,7 +203,7 @@ def overwrite_all(found):
 
 
 def trim(paths):
-    """Discards the free blocks of the file systems, where their disks can: there are older copies of what was removed."""
+    """Discards the free blocks of the file systems, if their disks support it: they may have older copies of removed files."""
     if not shutil.which("fstrim"):
         return
     for place in set(map(mount_point, paths)):
@@ -232,13 +232,13 @@ def clean_logs(found):
 
 
 def hide(module, folder, pattern):
-    """Removes files from the disk that daemons still need: sshd reads its host keys for each login. An interrupted run may have done the first half."""
+    """Removes files from the disk that daemons still need: sshd reads its host keys at each login. An interrupted run may have done the first half."""
     if not os.path.ismount(folder):
         copy = os.path.join(tempfile.mkdtemp(dir="/run", prefix="clean_node."), "copy")
         shutil.copytree(folder, copy, symlinks=True)
         run(module, "hide %s" % folder, ["mount", "--bind", copy, folder])
     disk = tempfile.mkdtemp(dir="/run", prefix="clean_node.")
-    run(module, "show the disk", ["mount", "--bind", "/", disk])  # without what is mounted below
+    run(module, "show the disk", ["mount", "--bind", "/", disk])  # without the file systems mounted below
     try:
         found = matching([disk + os.path.join(folder, pattern)])
         overwrite_all(found)
@@ -262,7 +262,7 @@ def clean(module, wanted):
     for folder in wanted["folders"]:
         removed += content(folder)
     logs = content(wanted["logs"]) if wanted["logs"] else []
-    # journald has its files mapped, and would see them overwritten: they are removed alone.
+    # journald has its files mapped and would notice the overwriting: they are only removed.
     journals = [(path, device) for folder, device in logs if os.path.basename(folder) == "journal" for path, _ in content(folder)]
     logs = [(path, device) for path, device in logs if os.path.basename(path) != "journal"]
     overwrite_all(removed + logs)

@@ -1,4 +1,4 @@
-"""Restarts slurmd with other configuration files, or restores those that it had."""
+"""Restarts slurmd with other configuration files, or restores the previous ones."""
 
 import filecmp
 import os
@@ -13,8 +13,8 @@ DOCUMENTATION = """
     short_description: restarts slurmd with other configuration files
     description:
       - Writes the files that differ, and then restarts slurmd if it runs. Jobs go on, since they belong to slurmstepd.
-      - All this is one module, because each further task costs as much again on thousands of nodes.
-      - The files that slurmd ran with are in the folder before until slurmd has answered with the new ones. An interrupted run leaves that folder, and the next run goes on. If
+      - All this is one module, because on thousands of nodes each task is expensive.
+      - The previous files are in the folder before until slurmd has answered with the new ones. An interrupted run leaves that folder, and the next run continues. If
         slurmd does not answer, the files are restored, since without slurmd Slurm sets the node down after SlurmdTimeout and ends its jobs.
     options:
       directory:
@@ -32,7 +32,7 @@ DOCUMENTATION = """
 
 
 class Files:
-    """The files in Slurm's folder, and in its folder before those that slurmd ran with, if they differ."""
+    """The files in Slurm's folder, and slurmd's previous files in its subfolder before, if they differ."""
 
     def __init__(self, directory, contents):
         self.directory = directory
@@ -129,7 +129,7 @@ def main():
     if again:
         files.forget()
     module.fail_json(
-        msg="slurmd does not answer with the new configuration; the one before is restored%s. Its output:\n%s" % ("" if again else ", but slurmd does not answer with it either", words)
+        msg="slurmd does not answer with the new configuration; the previous one is restored%s. Its output:\n%s" % ("" if again else ", but slurmd does not answer with it either", words)
     )
 
 

@@ -1,4 +1,4 @@
-"""Runs slurmctld with a configuration, or with the one before if it does not accept that."""
+"""Runs slurmctld with a configuration, or with the previous one if it does not accept the new one."""
 
 import fcntl
 import hashlib
@@ -16,15 +16,15 @@ from ansible.module_utils.reconfigure_slurm import ACCEPTED, FAILED, PREPARED, S
 
 DOCUMENTATION = """
     module: run_slurmctld
-    short_description: runs slurmctld with a configuration, or with the one before
+    short_description: runs slurmctld with a configuration, or with the previous one
     description:
       - If slurmctld does not run with these files, it asks for jobs that would end, stops slurmctld, puts the files in place, starts slurmctld and waits until it answers. If it does
         not answer, it restores the files that were there and starts slurmctld with them.
-      - A process with a session of its own does that, so it goes on when the connection of the module breaks. A later call of the module waits for it, and returns its result if both
+      - A process in its own session does that, so it goes on when the connection of the module breaks. A later call of the module waits for it, and returns its result if both
         have the same files.
-      - The new files are in the folder deploy of Slurm's folder before slurmctld is stopped. Then files are only renamed, which needs no room on the disk. A file in deploy that is
-        called prepared, stopping, stopped, accepted or failed says how far the process is. If the process is killed, the next call continues from there.
-      - The folder last-good has the files that slurmctld last answered with.
+      - The new files are in the folder deploy of Slurm's folder before slurmctld is stopped. After that files are only renamed, which needs no space on the disk. A file in deploy that is
+        called prepared, stopping, stopped, accepted or failed records the progress. If the process is killed, the next call continues from there.
+      - The folder last-good has the files with which slurmctld last answered.
     options:
       directory:
         description: the folder of Slurm's configuration
@@ -34,14 +34,14 @@ DOCUMENTATION = """
         type: dict
         required: true
       dangers:
-        description: what changes with which slurmctld ends jobs, or may end them (unsure); nodes or partition says which, and all of them if both are empty
+        description: the changes with which slurmctld ends jobs, or may end them (unsure); nodes or partition selects the jobs; all jobs if both are empty
         type: list
         elements: dict
       unknown:
         description: why it is unknown which jobs slurmctld would end; empty if it is known
         type: str
       fresh:
-        description: jobs get fresh instances in some partition; when that begins, nodes whose instances jobs may have used are powered down
+        description: jobs get fresh instances in some partition; when this begins, nodes whose instances may have been used by jobs are powered down
         type: bool
       result:
         description: the file for the result, in a folder that is empty after a boot
@@ -76,7 +76,7 @@ class Slurmctld:
         return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
     def control(self, verb):
-        """Calls the service manager. A daemon would keep the pipe of an output open, so there is none. Whether slurmctld runs then is asked for apart."""
+        """Calls the service manager. A daemon would keep an output pipe open, so there is none. Another method checks whether slurmctld then runs."""
         argv = ["systemctl", verb, "slurmctld"] if self.systemd else ["service", "slurmctld", verb]
         try:
             # systemd sends SIGKILL after 90 seconds.
@@ -104,7 +104,7 @@ class Slurmctld:
         return self.answers()
 
     def answers(self):
-        """Waits until it answers. One that has ended will not answer."""
+        """Waits until it answers, or has ended."""
         began = time.monotonic()
         while self.run(["scontrol", "ping"])[0] != 0:
             waited = time.monotonic() - began
@@ -114,7 +114,7 @@ class Slurmctld:
         return True
 
     def words(self):
-        """Returns what slurmctld prints. It is started in the foreground, since it prints errors in slurm.conf before it has opened its log."""
+        """Returns slurmctld's output. It is started in the foreground, since it prints errors in slurm.conf before it has opened its log."""
         _, out, err = self.run(["timeout", "--kill-after=10", "10", "slurmctld", "-D"])
         return "\n".join((out + err).splitlines()[-10:])
 
@@ -128,7 +128,7 @@ class Slurmctld:
         return "jobs " + ", ".join(jobs[:10]) + (" and more" if len(jobs) > 10 else "") if jobs else ""
 
     def power_down(self, script):
-        """Powers down the nodes whose instances jobs may have used. A state that ends in ~ is of a node without an instance (sinfo(1))."""
+        """Powers down the nodes whose instances jobs may have used. A state that ends in ~ means a node without an instance (sinfo(1))."""
         if not self.runs():
             return
         status, out, err = self.run(["sinfo", "--all", "--noheader", "--Node", "--format=%N %t"])
@@ -136,7 +136,7 @@ class Slurmctld:
             if status == 0:
                 status, _, err = self.run([script], SLURM_SCRIPT_CONTEXT="deploy", SLURMD_NODENAME=node)
         if status != 0:
-            raise Failure("slurm.conf is left as it is: the nodes whose next jobs get fresh instances cannot be powered down: " + err.strip())
+            raise Failure("slurm.conf was not changed: the nodes whose next jobs get fresh instances cannot be powered down: " + err.strip())
 
 
 class Files:
@@ -154,13 +154,13 @@ class Files:
         return reconfigure_slurm.accepted(self.directory)
 
     def stage(self):
-        """Returns how far an interrupted call was; None if there was none."""
+        """Returns the progress of an interrupted call; None if there was none."""
         names = os.listdir(self.deploy) if os.path.isdir(self.deploy) else []
         return next((name for name in (PREPARED, STOPPING, STOPPED, ACCEPTED, FAILED) if name in names), None)
 
     def prepare(self, wanted):
-        """Writes the folder deploy, which appears as a whole: the new files (next), copies of them for Slurm's folder (place) and for last-good (good), the files that are there
-        (before), and the names of those that come (added) and of those that the playbooks wrote and that go (gone)."""
+        """Writes the folder deploy, which appears atomically: the new files (next), copies of them for Slurm's folder (place) and for last-good (good), the files that are there
+        (before), and the names of the files to add (added) and of the playbooks' files to remove (gone)."""
         there = self.there()
         gone = [name for name in self.accepted() if name in there and name not in wanted]
         parts = {
@@ -187,7 +187,7 @@ class Files:
             sync(self.directory)
         except OSError as error:
             shutil.rmtree(unfinished, ignore_errors=True)
-            raise Failure("slurm.conf is left as it is: write to %s: %s" % (unfinished, error.strerror)) from error
+            raise Failure("slurm.conf was not changed: write to %s: %s" % (unfinished, error.strerror)) from error
 
     def now(self, stage):
         os.rename(os.path.join(self.deploy, self.stage()), os.path.join(self.deploy, stage))
@@ -200,7 +200,7 @@ class Files:
         sync(to)
 
     def remove(self, part, folder):
-        """Removes the files whose names a part of deploy has. It may be repeated."""
+        """Removes the files named by a part of deploy. It may be repeated."""
         for name in sorted(os.listdir(os.path.join(self.deploy, part))):
             if os.path.exists(os.path.join(folder, name)):
                 os.unlink(os.path.join(folder, name))
@@ -215,24 +215,24 @@ class Files:
         self.remove("added", self.directory)
 
     def accept(self):
-        """Has the new files be those of last-good."""
+        """Makes the new files those of last-good."""
         self.move("good", self.good)
         self.remove("gone", self.good)
 
     def placed(self):
-        """Reports whether all of the new files are there, as slurmctld was to read them."""
+        """Reports whether all new files are in place for slurmctld."""
         there, after = self.there(), reconfigure_slurm.read(os.path.join(self.deploy, "next"))
         return all(there.get(name) == text for name, text in after.items()) and not self.listed("gone", there)
 
     def back(self):
-        """Reports whether all files are there that were there before."""
+        """Reports whether all previous files are in place."""
         return not os.listdir(os.path.join(self.deploy, "before")) and not self.listed("added", self.there())
 
     def listed(self, part, there):
         return [name for name in os.listdir(os.path.join(self.deploy, part)) if name in there]
 
     def keep(self):
-        """Has the files that are there be those of last-good. Files that the playbooks did not write are left out."""
+        """Makes the files in place those of last-good, without files that the playbooks did not write."""
         there, good = self.there(), reconfigure_slurm.read(self.good)
         for name, text in good.items():
             if name not in there:
@@ -242,7 +242,7 @@ class Files:
         sync(self.good)
 
     def restore(self):
-        """Has the files of last-good be there, and reports whether there were others."""
+        """Puts the files of last-good in place, and reports whether that changed anything."""
         there, good = self.there(), reconfigure_slurm.read(self.good)
         differing = [name for name, text in good.items() if there.get(name) != text]
         for name in differing:
@@ -251,13 +251,13 @@ class Files:
         return bool(differing)
 
     def clear(self):
-        """Removes the folder deploy, which disappears as a whole."""
+        """Removes the folder deploy, which disappears atomically."""
         os.rename(self.deploy, self.deploy + ".old")
         sync(self.directory)
         self.sweep()
 
     def sweep(self):
-        """Removes what killed calls have left: parts of deploy, and files that had not got their name."""
+        """Removes leftovers of killed calls: parts of deploy, and files that were not renamed yet."""
         for name in (".new", ".old"):
             shutil.rmtree(self.deploy + name, ignore_errors=True)
         unnamed = re.compile(r"\.(%s)\.[a-z0-9_]{8}$" % "|".join(re.escape(name) for name in reconfigure_slurm.NAMES))
@@ -272,7 +272,7 @@ def write(folder, name, text):
 
 
 def sync(folder):
-    """Has the names in a folder outlive a loss of power."""
+    """Makes the names in a folder survive a loss of power."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -281,7 +281,7 @@ def sync(folder):
 
 
 def go_back(daemon, files):
-    """Starts slurmctld with the files that were there before, and reports whether it answers. Where it does not, somebody had edited them, and it gets those that it last answered with."""
+    """Starts slurmctld with the previous files, and reports whether it answers. If it does not, somebody had edited them, and it gets those with which it last answered."""
     daemon.stop()
     files.put_back()
     back = "slurm.conf" in files.there() and daemon.start()
@@ -294,12 +294,12 @@ def go_back(daemon, files):
 
 
 def repair(daemon, files):
-    """Continues what a killed call has left, and reports whether it has started slurmctld."""
+    """Continues a killed call, and reports whether it started slurmctld."""
     stage = files.stage()
     if stage is None:
         files.sweep()
         return False
-    if stage == STOPPED and daemon.runs() and daemon.answers():  # the call or somebody else has started it
+    if stage == STOPPED and daemon.runs() and daemon.answers():  # the call or somebody else started it
         if files.placed():
             files.now(ACCEPTED)
             stage = ACCEPTED
@@ -335,7 +335,7 @@ def fresh_began(good, wanted):
 
 
 def act(daemon, files, params):
-    """Has slurmctld run with the files, and returns the module's result."""
+    """Runs slurmctld with the files, and returns the module's result."""
     restarted = repair(daemon, files)
     wanted, good, there = params["files"], files.accepted(), files.there()
     if good == wanted and all(there.get(name) == text for name, text in wanted.items()):
@@ -343,13 +343,13 @@ def act(daemon, files, params):
             return {"changed": restarted, "restarted": restarted}
         if daemon.start():
             return {"changed": True, "restarted": True}
-        raise Failure("slurmctld does not answer with this configuration, with which it answered before. Its output:\n" + daemon.words())
+        raise Failure("slurmctld does not answer with this configuration, although it did before. Its output:\n" + daemon.words())
     files.prepare(wanted)
-    # As late as possible, since jobs start at any moment. Before the first configuration there are none.
+    # This check is as late as possible, since jobs start at any moment. Before the first configuration there are no jobs.
     why = refusal(daemon, params) if good else ""
     if why:
         files.clear()
-        raise Failure("slurm.conf is left as it is: " + why)
+        raise Failure("slurm.conf was not changed: " + why)
     if params["fresh"] and not fresh_began(good, wanted):
         try:
             daemon.power_down(os.path.join(files.deploy, "next", "fresh.sh"))
@@ -360,7 +360,7 @@ def act(daemon, files, params):
     if not daemon.stop():
         daemon.start()  # it may have ended by now
         files.clear()
-        raise Failure("slurm.conf is left as it is: slurmctld does not end within a minute")
+        raise Failure("slurm.conf was not changed: slurmctld does not end within a minute")
     files.now(STOPPED)
     files.place()
     if daemon.start():
@@ -372,16 +372,16 @@ def act(daemon, files, params):
     daemon.stop()
     words = daemon.words()
     if go_back(daemon, files):
-        then = "the new configuration; the one before is restored"
+        then = "the new configuration; the previous one is restored"
     elif good or "slurm.conf" in there:
-        then = "the new configuration, nor with the one before, which is restored"
+        then = "the new configuration, nor with the previous one, which is restored"
     else:
-        then = "this configuration, and there is none before it"
+        then = "this configuration, and there is no previous one"
     raise Failure("slurmctld does not answer with %s. Its output:\n%s" % (then, words))
 
 
 def lock(directory):
-    """Waits until no other call acts on the folder, and reports whether it had to wait. This process has the lock until it ends."""
+    """Waits until no other call uses the folder, and reports whether it had to wait. This process has the lock until it ends."""
     number = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -392,7 +392,7 @@ def lock(directory):
 
 
 def answer(daemon, params):
-    """Acts, and returns the module's result. If another call acted until now and had the same files, that call's result is returned."""
+    """Acts, and returns the module's result. If it waited for another call with the same files, it returns that call's result."""
     mine = hashlib.sha256(json.dumps(params["files"], sort_keys=True).encode()).hexdigest()
     waited, there = lock(params["directory"]), os.path.exists(params["result"])
     if waited and there:
@@ -409,12 +409,12 @@ def answer(daemon, params):
     try:
         reconfigure_files.write(params["result"], json.dumps({"files": mine, "result": result}), 0o600)
     except OSError:
-        pass  # a call that waits acts itself
+        pass  # a waiting call acts itself
     return result
 
 
 def detached(daemon, params):
-    """Has a process with a session of its own act, and returns its answer; None if it was killed."""
+    """Lets a process in its own session act, and returns its answer; None if it was killed."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -456,7 +456,7 @@ def main():
     if module.check_mode:
         module.exit_json(changed=reconfigure_slurm.accepted(params["directory"]) != params["files"], restarted=False)
     result = None
-    for _ in range(3):  # the next one repairs what a killed one has left
+    for _ in range(3):  # the next process repairs what a killed one left
         result = result or detached(Slurmctld(), params)
     if result is None:
         module.fail_json(msg="the process that restarts slurmctld was killed three times")

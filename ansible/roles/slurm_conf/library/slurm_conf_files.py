@@ -7,7 +7,7 @@ DOCUMENTATION = """
     module: slurm_conf_files
     short_description: reads the configuration files of slurmctld, and the number of its jobs
     description:
-      - Returns the files that slurmctld last answered with. Files in Slurm's folder that differ from those are returned too, since somebody may have had slurmctld read them. So is
+      - Returns the files with which slurmctld last answered. It also returns files in Slurm's folder that differ, since somebody may have told slurmctld to read them, and
         the number of jobs by partition, if slurmctld answers.
     options:
       directory:
@@ -17,7 +17,7 @@ DOCUMENTATION = """
 
 
 def jobs_by_partition(module):
-    """Returns the number of jobs by partition, or None if slurmctld does not answer. A job that waits for any of several counts in each."""
+    """Returns the number of jobs by partition, or None if slurmctld does not answer. A job that waits for one of several partitions counts in each."""
     states = "--states=PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
     status, out, _ = module.run_command(["squeue", "--noheader", "--all", states, "--format=%P"])
     if status != 0:
@@ -30,7 +30,7 @@ def jobs_by_partition(module):
 
 
 def printable(files):
-    """Returns the files without the bytes that are not UTF-8, which JSON does not have."""
+    """Returns the files without bytes that are not UTF-8, which JSON cannot hold."""
     return {name: text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name, text in files.items()}
 
 
@@ -38,7 +38,7 @@ def main():
     module = AnsibleModule(argument_spec={"directory": {"type": "path", "required": True}}, supports_check_mode=True)
     running = reconfigure_slurm.accepted(module.params["directory"])
     there = reconfigure_slurm.read(module.params["directory"])
-    # A package's own file is there before the first deploy. No job can run then.
+    # A package's file may exist before the first deploy. No job can run then.
     found = [running] + ([there] if there != running else []) if running else []
     module.exit_json(changed=False, running=[printable(files) for files in found], jobs=jobs_by_partition(module) if running else {})
 
