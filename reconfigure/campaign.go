@@ -23,7 +23,7 @@ const (
 	CampaignCanary  CampaignState = "canary"  // a first node of each group is updated and tested
 	CampaignRunning CampaignState = "running" // the other nodes are updated
 	CampaignPaused  CampaignState = "paused"  // no further node is begun; those that are begun go on
-	CampaignAborted CampaignState = "aborted" // no further node is begun, for ever
+	CampaignAborted CampaignState = "aborted" // no further node is begun, permanently
 	CampaignDone    CampaignState = "done"    // nothing is left to do
 )
 
@@ -31,42 +31,42 @@ const (
 type Campaign struct {
 	ID     CampaignID    `json:"id"`
 	State  CampaignState `json:"state"`
-	Why    string        `json:"why,omitempty"` // the reason of a pause, else what it waits for
+	Why    string        `json:"why,omitempty"` // the reason of a pause, else what the campaign waits for
 	Groups []string      `json:"groups"`
 	CampaignLimits
 	Canary bool `json:"canary"`
 	// Targets is what the groups declared when the campaign began. With another declaration it pauses.
 	Targets map[string]Spec `json:"targets"`
-	// Former is the nodes of each former image, by group and by the image's id.
+	// Former has the nodes of each former image, by group and by the image's id.
 	Former map[string]map[string]nodeset.NodeSet `json:"former"`
-	// Rollback is the campaign that this one takes back; zero: none.
+	// Rollback is the campaign that this one rolls back; zero: none.
 	Rollback CampaignID `json:"rollback,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
 	Caller   string     `json:"caller,omitempty"`
 	Started  time.Time  `json:"started"`
 	Ended    time.Time  `json:"ended,omitzero"`
 
-	Canaries []Canary `json:"canaries,omitempty"` // the last one is under way unless it has passed or failed
+	Canaries []Canary `json:"canaries,omitempty"` // the last one is in progress unless it has passed or failed
 	// Reserved is the reservation in Slurm that keeps the canary free for its test; empty: none.
 	Reserved string `json:"reserved,omitempty"`
-	// Attempts is how many canaries were chosen, so that each has a reservation of its own.
+	// Attempts is the number of canaries so far, so that each has its own reservation.
 	Attempts int `json:"attempts,omitempty"`
-	// Open is the requests without a noted outcome, by node.
+	// Open has the requests without a recorded outcome, by node.
 	Open map[string]RequestID `json:"open,omitempty"`
 	Done nodeset.NodeSet      `json:"done"`
-	// Failed is why nodes failed since the campaign was started or continued.
+	// Failed has the reasons of failed nodes since the campaign was started or continued.
 	Failed map[string]string `json:"failed,omitempty"`
-	// Again is the nodes that failed before the campaign was continued: they are tried again.
+	// Again has the nodes that failed before the campaign was continued: they are retried.
 	Again nodeset.NodeSet `json:"again"`
-	// Postponed is how often the jobs of a node did not end within the drain timeout.
+	// Postponed counts how often the jobs of a node did not end within the drain timeout.
 	Postponed map[string]int `json:"postponed,omitempty"`
 }
 
-// CampaignLimits bounds what a campaign does at a time.
+// CampaignLimits are the limits of a campaign.
 type CampaignLimits struct {
 	Batch           int           `json:"batch"`             // nodes with a request of the campaign
 	MaxUnavailable  int           `json:"max_unavailable"`   // nodes of the groups that Slurm cannot use, for any reason
-	PauseOnFailures int           `json:"pause_on_failures"` // failed nodes with which it pauses
+	PauseOnFailures int           `json:"pause_on_failures"` // the number of failed nodes at which it pauses
 	DrainTimeout    time.Duration `json:"drain_timeout"`     // for the jobs of one node
 }
 
@@ -75,7 +75,7 @@ type CanaryPhase string
 
 // The phases, in order.
 const (
-	CanaryReserve CanaryPhase = "reserve" // Slurm is to keep the node free for the test
+	CanaryReserve CanaryPhase = "reserve" // Slurm reserves the node for the test
 	CanaryUpdate  CanaryPhase = "update"
 	CanaryTest    CanaryPhase = "test"
 	CanaryPassed  CanaryPhase = "passed"
@@ -87,24 +87,24 @@ type Canary struct {
 	Group string      `json:"group"`
 	Node  string      `json:"node"`
 	Phase CanaryPhase `json:"phase"`
-	Why   string      `json:"why,omitempty"`  // it has failed
+	Why   string      `json:"why,omitempty"`  // why it failed
 	Since time.Time   `json:"since,omitzero"` // when its test began
 }
 
 var (
-	// ErrCampaign is that a campaign cannot be started while another one has not ended.
+	// ErrCampaign means that a campaign cannot be started while another one has not ended.
 	ErrCampaign = errors.New("another campaign has not ended")
-	// ErrNoCampaign is that there is no campaign of that number.
+	// ErrNoCampaign means that there is no campaign with that number.
 	ErrNoCampaign = errors.New("there is no such campaign")
 )
 
 // Active reports whether the campaign may begin further nodes.
 func (c Campaign) Active() bool { return c.State == CampaignCanary || c.State == CampaignRunning }
 
-// Ends reports whether the campaign is over: another one may be started.
+// Ends reports whether the campaign has ended, so that another one may be started.
 func (c Campaign) Ends() bool { return c.State == CampaignAborted || c.State == CampaignDone }
 
-// Under returns the canary under way; false if there is none.
+// Under returns the canary in progress; false if there is none.
 func (c Campaign) Under() (Canary, bool) {
 	if len(c.Canaries) == 0 {
 		return Canary{}, false

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Class is the kind of failure of an operation. The reaction to a failure depends on its class alone;
+// Class is the kind of failure of an operation. The reaction to a failure depends only on its class;
 // docs/guides/failures.md describes it.
 type Class string
 
@@ -21,7 +21,7 @@ const (
 	ClassBoot     Class = "boot-timeout" // the instance did not boot in time
 	ClassSSH      Class = "no-ssh"       // the instance booted, but the login by SSH fails
 	ClassPlaybook Class = "playbook"     // a task of the playbooks failed on the node
-	// a run of the playbooks ended without a result of the node: the control node or the control host failed
+	// a run of the playbooks ended without a result for the node: the control node or the control host failed
 	ClassAnsible      Class = "ansible-failed"
 	ClassUnregistered Class = "unregistered" // slurmd did not register in time
 	// another process has locked Terraform's state for longer than the lock timeout; nothing was changed
@@ -36,7 +36,7 @@ const (
 // NoRoom reports whether the quota or the cloud is full: a retry fails until another instance is removed.
 func (c Class) NoRoom() bool { return c == ClassQuota || c == ClassCapacity }
 
-// Boots reports whether the instance was made and did not become ready. The cause may be a broken image, so that all
+// Boots reports whether the instance was made but did not become ready. The cause may be a broken image, so that all
 // other instances of it fail too.
 func (c Class) Boots() bool {
 	return c == ClassBoot || c == ClassSSH || c == ClassPlaybook || c == ClassUnregistered
@@ -59,8 +59,8 @@ func (c Class) ForOwner() string {
 		ClassSSH:          "the machine could not be reached",
 		ClassPlaybook:     "the machine could not be set up",
 		ClassAnsible:      "the cluster's own hosts could not set up the machine; an administrator must look at them",
-		ClassUnregistered: "the machine was set up, but Slurm did not get it, or not as it should be",
-		ClassLocked:       "the cluster's machines are being changed by something else at the moment",
+		ClassUnregistered: "the machine was set up, but it did not register with Slurm as declared",
+		ClassLocked:       "something else is changing the cluster's machines at the moment",
 		ClassRefused:      "an administrator must review a change first",
 		ClassUnknown:      "the answer of the cloud was lost",
 	}
@@ -70,8 +70,8 @@ func (c Class) ForOwner() string {
 	return "something went wrong"
 }
 
-// Public returns an error's text without what only the cloud's administrators are to see: the addresses of the API and
-// of its caller. Every user of the cluster can read the reasons in Slurm.
+// Public returns an error's text without details for the cloud's administrators: the addresses of the API and of its
+// caller. Every user of the cluster can read the reasons in Slurm.
 func Public(words string) string {
 	words = apiCall.ReplaceAllString(words, "the API")
 	return nothing.ReplaceAllString(connection.ReplaceAllString(words, "$1"), "")
@@ -81,11 +81,11 @@ var (
 	apiCall    = regexp.MustCompile(`\[[A-Z]+ https?://[^]]*\]|"?https?://[^\s"]+"?`)
 	connection = regexp.MustCompile(
 		`\b((?:dial|read|write) (?:tcp|udp)|lookup) (?:\[\S+?\]|[^\s:]+)(?::\d+)?(?:->\S+:\d+)?`)
-	nothing = regexp.MustCompile(`[.:,;]?\s*(?:last error:\s*)?%!\w\(<nil>\)`) // what Go prints of a missing error
+	nothing = regexp.MustCompile(`[.:,;]?\s*(?:last error:\s*)?%!\w\(<nil>\)`) // what Go prints for a missing error
 )
 
 // Said returns a reason with its class as prefix, so that the class remains when the reason is truncated. It returns
-// the reason alone for ClassOther, for no class, and if the reason has the prefix already.
+// the unchanged reason for ClassOther, for no class, and if the reason already has the prefix.
 func (c Class) Said(reason string) string {
 	prefix := string(c) + ": "
 	if c == "" || c == ClassOther || strings.HasPrefix(reason, prefix) {
@@ -94,8 +94,8 @@ func (c Class) Said(reason string) string {
 	return prefix + reason
 }
 
-// Classify returns err with a class, which replaces any class that err has. It does not change the text, and errors
-// that wrap the result have the class too. It returns err itself if err is nil or the class is empty.
+// Classify returns err with a class, which replaces any class that err has. It does not change the text; errors that
+// wrap the result also have the class. It returns err itself if err is nil or the class is empty.
 func Classify(c Class, err error) error {
 	if err == nil || c == "" {
 		return err

@@ -28,16 +28,17 @@ type Cluster struct {
 	Limits         []Limit
 	Slurm          Timing
 	NFSShares      []string
-	// AllowedCIDRs is the networks from which the nodes can be reached by SSH and ping; empty: all of IPv4.
+	// AllowedCIDRs are the networks from which SSH and ping can reach the nodes; empty: all of IPv4.
 	AllowedCIDRs []string
 	Settings     Settings
-	// Places has the shard of each declared node where the cloud says it, see Provider.Places; else it is nil.
+	// Places has the shard of each declared node if the cloud defines it, see Provider.Places; else it is nil.
 	Places map[string]string
 	// Existing is Provider.Existing.
 	Existing bool
 }
 
-// Source is what an instance is made of, by names in the cloud. The cloud resolves it to ids.
+// Source is the image, flavor and network of an instance, by their names in the cloud. The cloud resolves them to
+// ids.
 type Source struct {
 	Image, Flavor, Network string
 }
@@ -58,19 +59,20 @@ type NodeGroup struct {
 	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
 	// no instance.
 	KeepPorts bool
-	// WhenIdle is what becomes of the instance of a cloud node that Slurm suspends.
+	// WhenIdle is what to do with the instance of a cloud node that Slurm suspends.
 	WhenIdle WhenIdle
-	// MaxStopped is the number of stopped instances of the group from which on others are removed.
+	// MaxStopped is the maximum number of stopped instances of the group; further ones are removed.
 	MaxStopped int
-	// Gres is the generic resources of a node (slurm.conf(5), Gres); empty: none.
+	// Gres has the generic resources of a node (slurm.conf(5), Gres); empty: none.
 	Gres string
-	// MaxAge is the age from which on an instance of the group is replaced when its jobs have ended; 0: none.
+	// MaxAge is the maximum age of an instance of the group. An older one is replaced when its jobs have ended; 0: no
+	// maximum.
 	MaxAge time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }
 
-// WhenIdle is what becomes of an instance that is not needed.
+// WhenIdle is what to do with an idle instance.
 type WhenIdle string
 
 // The ways. The zero value is IdleDelete.
@@ -80,12 +82,12 @@ const (
 	IdleShelve WhenIdle = "shelve"
 )
 
-// Power returns the power state of an instance that is not needed; empty if it is removed.
+// Power returns the power state of an idle instance; empty if it is removed.
 func (w WhenIdle) Power() Power {
 	return map[WhenIdle]Power{IdleStop: PowerOff, IdleShelve: Shelved}[w]
 }
 
-// Partition is a partition in Slurm, with the nodes of one or several node groups.
+// Partition is a partition in Slurm, with the nodes of one or more node groups.
 type Partition struct {
 	Name   string
 	Groups []string
@@ -95,8 +97,8 @@ type Partition struct {
 	Fresh bool
 }
 
-// Limit is the maximum number of nodes of some groups that exist at a time, together. The persistent nodes of the
-// groups always have their places.
+// Limit is the maximum number of nodes of some groups together that exist at a time. The persistent nodes of the
+// groups always count.
 type Limit struct {
 	Groups []string
 	Max    int
@@ -144,15 +146,15 @@ type Settings struct {
 	CanaryTime time.Duration
 }
 
-// SlurmKeyFile is the private key with which the control host drives Slurm. The playbooks make it, and have the control
-// node run nothing for it but the commands of package slurm.
+// SlurmKeyFile is the private key with which the control host drives Slurm. The playbooks make it, and restrict it on
+// the control node to the commands of package slurm.
 func (s Settings) SlurmKeyFile() string { return filepath.Join(s.StateDir, "slurm_key") }
 
 // WorkerStart is the way in which a worker is started for a request.
 type WorkerStart string
 
-// The ways: with WorkerSelf, each call starts a worker if none is running; with WorkerSystemd, it has systemd start the
-// worker that is a service of this host.
+// The ways: with WorkerSelf, each call starts a worker if none is running; with WorkerSystemd, it asks systemd to
+// start the worker, which is a service of this host.
 const (
 	WorkerSelf    WorkerStart = "self"
 	WorkerSystemd WorkerStart = "systemd"
@@ -162,7 +164,7 @@ const (
 type HostKeyPolicy string
 
 // The policies: HostKeysConsole reads the keys from the console log, where cloud-init prints them, so that they come
-// over the cloud's authenticated API; HostKeysAcceptNew takes the first key that answers at a new instance's address.
+// through the cloud's authenticated API; HostKeysAcceptNew accepts the first key at a new instance's address.
 const (
 	HostKeysConsole   HostKeyPolicy = "console"
 	HostKeysAcceptNew HostKeyPolicy = "accept-new"
@@ -231,7 +233,7 @@ func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	return NodeGroup{}, false
 }
 
-// GroupNamed returns the group of a name. The error names all groups.
+// GroupNamed returns the group with a name. The error names all groups.
 func GroupNamed(groups []NodeGroup, name string) (NodeGroup, error) {
 	names := make([]string, len(groups))
 	for i, g := range groups {
@@ -247,9 +249,9 @@ func GroupNamed(groups []NodeGroup, name string) (NodeGroup, error) {
 // DefaultShard is the shard of the control node and of the shared resources: Terraform's default workspace.
 const DefaultShard = ""
 
-// Shard returns the shard for a new entry in the map of nodes. The shard of an entry never changes, so only the code
-// that makes entries may call this. It is the default shard if the cluster has at most NodesPerState nodes, or if the
-// node is not a declared compute node.
+// Shard returns the shard for a new entry in the map of nodes. The shard of an entry never changes, so only code that
+// makes entries may call this. It is the default shard if the cluster has at most NodesPerState nodes, or if the node
+// is not a declared compute node.
 func (c Cluster) Shard(node string) string {
 	if c.Places != nil {
 		return c.Places[node]
@@ -281,14 +283,14 @@ func (c Cluster) KeepsPort(node string) bool {
 	return ok && g.KeepPorts
 }
 
-// ChangesAddresses reports whether one of some nodes may get another address with its instance, so that all nodes must
-// be told: it does not keep its port.
+// ChangesAddresses reports whether one of some nodes may get another address with its instance, because it does not
+// keep its port. Then all nodes must get the new addresses.
 func (c Cluster) ChangesAddresses(nodes nodeset.NodeSet) bool {
 	return !nodes.Where(func(node string) bool { return !c.KeepsPort(node) }).Empty()
 }
 
-// KeepsStopped reports whether the stopped instance of a node is kept: its group stops idle instances, and has not
-// more of them than its maximum. Nodes is a map with the entry of the node.
+// KeepsStopped reports whether the stopped instance of a node is kept: its group stops idle instances, and does not
+// have more of them than its maximum. Nodes is a map with the entry of the node.
 func (c Cluster) KeepsStopped(node string, nodes map[string]Spec) bool {
 	g, ok := c.GroupOf(node)
 	if !ok || g.WhenIdle.Power() == "" {
@@ -303,7 +305,8 @@ func (c Cluster) KeepsStopped(node string, nodes map[string]Spec) bool {
 	return others < g.MaxStopped
 }
 
-// WithoutInstance returns a node's entry in the map of nodes after its instance is removed; false if it has none then.
+// WithoutInstance returns a node's entry in the map of nodes after the removal of its instance; false if it then has
+// none.
 func (c Cluster) WithoutInstance(node string, was Spec) (Spec, bool) {
 	if !c.KeepsPort(node) {
 		return Spec{}, false

@@ -11,7 +11,8 @@ type Declaration struct {
 }
 
 // Outdated reports whether the newest declaration is from another host and d lacks its changes: they differ, and d is
-// not newer. On the same host d is never outdated, whatever its time is: the file may have been restored from a backup.
+// not newer. On the same host d is never outdated, regardless of its time: the file may have been restored from a
+// backup.
 func (d Declaration) Outdated(newest Declaration) bool {
 	return d.Host != newest.Host && d.Sum != newest.Sum && !d.Changed.After(newest.Changed)
 }

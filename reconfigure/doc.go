@@ -1,7 +1,7 @@
-// Package reconfigure is the vocabulary of the tool: the declaration (Cluster), what a caller asks for (Request), what
-// the sources say (State, Server, NodeState), the decision (Plan, Change, Deferral, Rejection), what happened (Event,
-// Verdict), and what a caller gets (Outcome). It has values and small pure functions only, and imports no package of
-// the project but nodeset. All other packages use its types.
+// Package reconfigure is the vocabulary of the tool: the declaration (Cluster), what a caller asks for (Request), the
+// answers of the sources (State, Server, NodeState), the decision (Plan, Change, Deferral, Rejection), the progress
+// (Event, Verdict), and the result for the caller (Outcome). It has only values and small pure functions, and imports
+// no package of the project but nodeset. All other packages use its types.
 //
 // The way of a request:
 //

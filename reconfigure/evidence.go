@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Evidence is a text that is kept to find the cause of a node's failure later. The instance may be removed by then.
+// Evidence is a text that is stored to find the cause of a node's failure later. By then the instance may be removed.
 type Evidence struct {
 	Time  time.Time `json:"time"`
 	Plan  int64     `json:"plan"` // the number of the plan
@@ -56,7 +56,7 @@ func WithOutput(output string, err error) error {
 	return &printed{err, output}
 }
 
-// OutputOf returns the output that WithOutput has attached to an error; empty if there is none.
+// OutputOf returns the output that WithOutput attached to an error; empty if there is none.
 func OutputOf(err error) string {
 	if p := (*printed)(nil); errors.As(err, &p) {
 		return p.output

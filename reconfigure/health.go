@@ -2,8 +2,8 @@ package reconfigure
 
 import "time"
 
-// Health is the recent failures of a node group to get new instances. It has facts only: the settings, as they are at
-// the time of a decision, say how long they count. A value with the name only is a group without failures.
+// Health has the recent failures of a node group to get new instances. It has only facts: the settings at the time of
+// a decision say how long they count. A value with only the name is a group without failures.
 type Health struct {
 	Group string `json:"group"`
 	// the last lack of room, unless an instance planned after it was made
@@ -22,8 +22,7 @@ type Setback struct {
 	Time   time.Time `json:"time"`
 }
 
-// Probe is the one node of a group that may be made while the breaker keeps others from it. It ends with the node's
-// verdict.
+// Probe is the one node of a group that may be made while its breaker is open. It ends with the node's verdict.
 type Probe struct {
 	Node  string    `json:"node"`
 	Since time.Time `json:"since"`

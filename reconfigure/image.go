@@ -14,7 +14,7 @@ type Image struct {
 	Status  string    `json:"status"`         // Glance's image status: queued, saving, active, …
 	Size    int64     `json:"size,omitempty"` // in bytes; zero while the cloud does not know it
 	Created time.Time `json:"created"`
-	// Node and Request are of the image create that has made it, if this cluster has; else empty and zero.
+	// Node and Request are those of the image create that made it, if this cluster did; else empty and zero.
 	Node    string    `json:"node,omitempty"`
 	Request RequestID `json:"request,omitempty"`
 }
@@ -30,7 +30,7 @@ func ImageName(c Cluster, g NodeGroup, now time.Time) string {
 	return fmt.Sprintf("%s-%s-%s", c.Name, g.Name, now.UTC().Format("20060102-150405"))
 }
 
-// imageName is what can be written everywhere as it is: in YAML, and in commands. Glance takes 255 characters.
+// imageName matches names that need no quotes in YAML and in commands. Glance allows 255 characters.
 var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
 
 // CheckImageName returns why an image must not have the name, or nil.
@@ -41,13 +41,13 @@ func CheckImageName(name string) error {
 	return nil
 }
 
-// ImageReason begins the reason of the drain of a node from just before its disk is cleaned for an image until the node
-// is made anew. A failure follows after a colon, or the reason of somebody else who has drained the node before. Slurm
-// keeps it when a worker dies.
+// ImageReason begins the reason of the drain of a node from just before its disk is cleaned for an image until the
+// node is made anew. After a colon follows a failure, or the reason of somebody else who drained the node before.
+// Slurm keeps the reason if a worker dies.
 const ImageReason = "its disk is cleaned for an image, and it must be made anew"
 
-// ReasonForImage returns the reason with which to drain a node in this state just before its disk is cleaned. A drain of
-// somebody else stays one, so that it does not end when the node is made anew.
+// ReasonForImage returns the reason with which to drain a node in this state just before its disk is cleaned.
+// Another's drain stays marked as such, so that it does not end when the node is made anew.
 func (s NodeState) ReasonForImage() string {
 	if s.ForeignDrain() {
 		return ImageReason + "; " + s.KeptReason()
@@ -55,9 +55,9 @@ func (s NodeState) ReasonForImage() string {
 	return ImageReason
 }
 
-// Unfit reports whether the node is drained because its disk was cleaned for an image, or may have been. No job may be
-// given to it before it is made anew. When Slurm powers a node down, the reason stays without the drain, and says
-// nothing of the next instance.
+// Unfit reports whether the node is drained because its disk was cleaned for an image, or may have been. It must not
+// get a job before it is made anew. When Slurm powers a node down, the reason stays without the drain; it does not
+// apply to the next instance.
 func (s NodeState) Unfit() bool {
 	said := strings.TrimSpace(strings.TrimPrefix(s.Reason, ReasonPrefix))
 	return s.Drained() && strings.HasPrefix(s.Reason, ReasonPrefix) && strings.HasPrefix(said, ImageReason)

@@ -2,7 +2,7 @@ package reconfigure
 
 import "strings"
 
-// Spec is what an instance is made of, by ids: the meaning of a name may change, that of an id cannot. It is a node's
+// Spec is the source of an instance, by ids: the meaning of a name may change, that of an id cannot. It is a node's
 // entry in the map of nodes, which is Terraform's input, hence the JSON names.
 //
 // An entry with a Power is a stopped instance. An entry without an image is a kept port, with its address, of a node
@@ -18,11 +18,11 @@ type Spec struct {
 	Shard string `json:"shard,omitempty"`
 }
 
-// HasInstance reports whether the node is to have an instance, and not only a kept port. It is false for the zero Spec,
+// HasInstance reports whether the node should have an instance, not only a kept port. It is false for the zero Spec,
 // a node without an entry.
 func (s Spec) HasInstance() bool { return s.ImageID != "" }
 
-// Power is the power state that an instance is to have, in the words of Terraform's provider; empty: it runs.
+// Power is the wanted power state of an instance, in the words of Terraform's provider; empty: it runs.
 type Power string
 
 // The power states of stopped instances. A shelved one is a snapshot in the cloud, and uses no host.
@@ -31,7 +31,7 @@ const (
 	Shelved  Power = "shelved_offloaded"
 )
 
-// Stopped reports whether the node is to have an instance that does not run.
+// Stopped reports whether the node should have an instance that does not run.
 func (s Spec) Stopped() bool { return s.HasInstance() && s.Power != "" }
 
 // Running returns the entry of the node while its instance runs.
@@ -60,7 +60,7 @@ type Instance struct {
 	ID      string // in the cloud
 	Address string // fixed IPv4 address
 	Tainted bool   // it is unfinished: Terraform replaces or removes it
-	Made    Spec   // what it is made of; fields that the state does not have are empty
+	Made    Spec   // its source; fields that the state lacks are empty
 }
 
 // Resolved is a Source resolved to ids, or the error.
@@ -70,7 +70,7 @@ type Resolved struct {
 	Class                        Class  // of the error
 }
 
-// State is the map of nodes that Terraform got last, and the instances in its state.
+// State has Terraform's last map of nodes, and the instances in its state.
 type State struct {
 	Desired   map[string]Spec     // by node
 	Instances map[string]Instance // by node

@@ -40,8 +40,8 @@ func Waiting(jobs []Job) map[string]int {
 	return waiting
 }
 
-// AllOrNothing reports whether a job gets all of its nodes or none: if its partition is declared so or, for an unknown
-// partition, if all partitions with the job's nodes are.
+// AllOrNothing reports whether a job gets all of its nodes or none: if its partition is declared so or, for an
+// unknown partition, if all partitions with the job's nodes are declared so.
 func (c Cluster) AllOrNothing(job Job) bool {
 	if !slices.ContainsFunc(c.Partitions, func(p Partition) bool { return p.AllOrNothing }) {
 		return false

@@ -2,22 +2,22 @@ package reconfigure
 
 import "time"
 
-// KeyUse is what is known of the calls of one key that the gate admits: the key of slurmctld's scripts, or that of a
+// KeyUse is the record of the calls of one key that the gate admits: the key of slurmctld's scripts, or that of a
 // node.
 type KeyUse struct {
 	Key string `json:"key"`
 	// Left is the number of calls that the key may make at the time At.
 	Left float64   `json:"left"`
 	At   time.Time `json:"at,omitzero"`
-	// Refused is the newest refusals, the oldest of them first.
+	// Refused has the newest refusals, sorted by age, the oldest first.
 	Refused []RefusedCall `json:"refused,omitempty"`
 }
 
-// RefusedCall is a call that the gate refused. Refusals that follow one another and are alike are one RefusedCall.
+// RefusedCall is a call that the gate refused. Consecutive equal refusals are one RefusedCall.
 type RefusedCall struct {
-	Time    time.Time `json:"time"`    // of the last one
+	Time    time.Time `json:"time"`    // the time of the last one
 	Peer    string    `json:"peer"`    // the address from which it came
 	Why     string    `json:"why"`     // for administrators; the caller is not told
 	Command string    `json:"command"` // quoted, and shortened
-	Count   int       `json:"count"`   // at least so many
+	Count   int       `json:"count"`   // the minimum number of such calls
 }

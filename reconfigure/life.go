@@ -7,16 +7,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Life is what is known of one instance: what it is made of, and when it passed each step. A rebuild, and a start after
-// a stop, begin another life of the same instance. Times that are not known, or have not come, are zero.
+// Life is the record of one instance: its source, and the time of each step. A rebuild, and a start after a stop,
+// begin a new life of the same instance. Times that are unknown or in the future are zero.
 type Life struct {
 	Node     string `json:"node"`
 	Instance string `json:"instance"` // its id in the cloud
-	Plan     int64  `json:"plan"`     // the number of the plan that made it; 0: it was found
+	Plan     int64  `json:"plan"`     // the number of the plan that made it; 0: it was found already running
 	Group    string `json:"group,omitempty"`
 	ImageID  string `json:"image_id,omitempty"`
 	FlavorID string `json:"flavor_id,omitempty"`
-	Image    string `json:"image,omitempty"`  // the declared name, if that meant this image
+	Image    string `json:"image,omitempty"`  // the declared name, if it meant this image
 	Flavor   string `json:"flavor,omitempty"` // as Image
 	Host     string `json:"host,omitempty"`   // as Server.Host
 
@@ -26,10 +26,10 @@ type Life struct {
 	Configured time.Time `json:"configured,omitzero"`
 	Registered time.Time `json:"registered,omitzero"` // slurmd
 	Removed    time.Time `json:"removed,omitzero"`
-	// Failed is why it did not come up.
+	// Failed is why it did not become ready.
 	Failed string `json:"failed,omitempty"`
-	// Continues reports whether an earlier plan has made the instance as it is: what is known of its last life is
-	// completed, with its plan and the times before this one.
+	// Continues reports whether an earlier plan made the instance: this life then completes the record of its last
+	// life, with that plan and the earlier times.
 	Continues bool `json:"-"`
 }
 
@@ -53,19 +53,18 @@ func (l Life) After(last Life) Life {
 // Ended reports whether the instance is gone, or was stopped or rebuilt.
 func (l Life) Ended() bool { return !l.Removed.IsZero() }
 
-// JobRun is one run of a job in Slurm. A job that is requeued has several, each with a time of submission of its own.
-// A job that was submitted has the run's id and time, and no other run has both: slurmctld may begin again with the
-// first number.
+// JobRun is one run of a job in Slurm. A requeued job has several, each with its own time of submission. The id and
+// the time of submission together identify a run, since slurmctld may begin again with the first number.
 type JobRun struct {
 	ID        int64  `json:"job_id"`
 	User      string `json:"user,omitempty"`
 	Partition string `json:"partition,omitempty"`
 	// State is in Slurm's words (squeue(1), JOB STATE CODES).
 	State string `json:"state"`
-	// Nodes is the nodes that it has, or had; empty if it never got any.
+	// Nodes has the nodes that it has or had; empty if it never got any.
 	Nodes     nodeset.NodeSet `json:"nodes"`
 	Submitted time.Time       `json:"submitted"`
-	// Started is zero until its nodes have come up.
+	// Started is zero until its nodes have booted.
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
 }

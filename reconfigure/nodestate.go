@@ -37,7 +37,7 @@ const (
 	NodePerfCounters
 	NodePoweredDown
 	NodeRebootCanceled
-	NodeRebootRequested // it is rebooted when its jobs have ended
+	NodeRebootRequested // Slurm reboots it when its jobs have ended
 	NodeRebootIssued    // RebootProgram was called
 	NodeReserved
 	NodeResume
@@ -101,9 +101,9 @@ func (f NodeFlags) String() string { return strings.Join(f.Words(), "+") }
 type NodeState struct {
 	Node  string
 	Flags NodeFlags
-	// Other is unknown words. They are shown, and have no effect.
+	// Other has unknown words. They are shown, and have no effect.
 	Other  []string
-	Reason string // of a drain, or of the node being down
+	Reason string // the reason of a drain, or of DOWN
 	// Address is where slurmctld reaches the node: an IP address or a host name (slurm.conf(5), NodeAddr).
 	Address string
 	Boot    time.Time // boot time, as slurmd reported it; zero: slurmd never registered
@@ -112,13 +112,13 @@ type NodeState struct {
 	Returns bool
 }
 
-// Equal reports whether Slurm says the same in both.
+// Equal reports whether both states are the same.
 func (s NodeState) Equal(t NodeState) bool {
 	return s.Node == t.Node && s.Flags == t.Flags && slices.Equal(s.Other, t.Other) && s.Reason == t.Reason &&
 		s.Address == t.Address && s.Boot.Equal(t.Boot) && s.Busy == t.Busy && s.Returns == t.Returns
 }
 
-// SlurmNode returns the state of a node with Slurm's words for its state and flags.
+// SlurmNode returns the state of a node from Slurm's words for its state and flags.
 func SlurmNode(node string, words ...string) NodeState {
 	s := NodeState{Node: node}
 	s.Flags, s.Other = ParseNodeFlags(words...)
@@ -142,17 +142,16 @@ func (s NodeState) HasAny(flags NodeFlags) bool { return s.Flags&flags != 0 }
 // an administrator or by Slurm.
 const ReasonPrefix = "reconfigure:"
 
-// Ours reports whether this tool has drained the node, or has set it DOWN. A drain of somebody else to whose reason this
-// tool has added is not ours.
+// Ours reports whether this tool has drained the node, or has set it DOWN. Another's drain to whose reason this tool
+// has added is not ours.
 func (s NodeState) Ours() bool {
 	return strings.HasPrefix(s.Reason, ReasonPrefix) && s.OthersReason() == ""
 }
 
-// othersDrain begins the reason of somebody else in a reason of this tool's.
+// othersDrain precedes the reason of somebody else in a reason of this tool.
 const othersDrain = "drained by somebody else: "
 
-// OthersReason returns the reason that somebody else has given, without what this tool has added; empty if the reason is
-// this tool's own.
+// OthersReason returns the reason of somebody else, without this tool's addition; empty if the reason is this tool's.
 func (s NodeState) OthersReason() string {
 	ours, ok := strings.CutPrefix(s.Reason, ReasonPrefix)
 	if !ok {
@@ -165,7 +164,7 @@ func (s NodeState) OthersReason() string {
 	return ""
 }
 
-// KeptReason returns the reason of this tool's for a drain that somebody else has made and that stays.
+// KeptReason returns this tool's reason for another's drain that stays.
 func (s NodeState) KeptReason() string { return othersDrain + cmp.Or(s.OthersReason(), "no reason") }
 
 // AgedReason is this tool's reason for draining a cloud node whose instance is older than its group's max_age. Slurm
@@ -182,9 +181,9 @@ const (
 	PurposeImage  = "image"
 )
 
-// Withheld reports whether this tool has drained the node for a request that has not begun with it: it waits for the
-// node's jobs, or it is a reboot of Slurm's that no control host accepted (slurmscripts/hand_over.sh.j2). It is false
-// for the drain of a node that failed.
+// Withheld reports whether this tool has drained the node for a request that has not changed it yet: the request
+// waits for the node's jobs, or it is a reboot by Slurm that no control host accepted (slurmscripts/hand_over.sh.j2).
+// It is false for the drain of a node that failed.
 func (s NodeState) Withheld() bool {
 	why, ours := strings.CutPrefix(s.Reason, ReasonPrefix+" ")
 	waits := why == PurposeUpdate || why == PurposeShrink || why == PurposeImage
@@ -208,8 +207,8 @@ func (s NodeState) Misfit() bool {
 	return s.Has(NodeInvalidReg) || s.Drained() && words
 }
 
-// ForeignDrain reports whether an administrator has drained the node, or Slurm for a fault of it. Such a drain and its
-// reason are left alone. A drain that Slurm has made for a reboot is none.
+// ForeignDrain reports whether an administrator has drained the node, or Slurm because of a fault. The tool does not
+// change such a drain and its reason. A drain by Slurm for a reboot does not count.
 func (s NodeState) ForeignDrain() bool {
 	return s.Drained() && !s.Ours() && !s.HasAny(NodeRebootIssued|NodeRebootRequested)
 }
@@ -231,7 +230,7 @@ func (s NodeState) GivenUp() bool {
 	return s.HasAny(NodePoweredDown|NodePoweringDown) && !s.PoweringUp() && !s.Running()
 }
 
-// Up reports whether the node is up for Slurm, whether or not its slurmd answers.
+// Up reports whether the node is up for Slurm, even if its slurmd does not answer.
 func (s NodeState) Up() bool {
 	return s.HasAny(NodeIdle|NodeMixed|NodeAllocated|NodeCompleting) &&
 		!s.HasAny(NodeDown|NodePoweredDown|NodePoweringDown|NodePoweringUp|NodePowerUp)
@@ -249,8 +248,8 @@ func (s NodeState) Ready() bool { return s.Registered() && !s.Has(NodeInvalidReg
 // Usable reports whether Slurm may start a job on the node at any moment.
 func (s NodeState) Usable() bool { return s.Ready() && !s.HasAny(NodeDrain|NodeFail) }
 
-// Running reports whether a job is on the node that would be lost with its instance. A job that waits for the node to
-// power up has not started there yet.
+// Running reports whether a job on the node would be lost with its instance. A job that waits for the node to power
+// up has not started there yet.
 func (s NodeState) Running() bool {
 	return s.Busy && !s.HasAny(NodePoweringUp|NodePowerUp|NodePoweredDown|NodePoweringDown)
 }

@@ -16,7 +16,7 @@ const (
 	PhaseRequested Phase = "requested" // before any plan
 	PhasePlan      Phase = "plan"
 	PhaseDrain     Phase = "drain"
-	PhaseClean     Phase = "clean"     // of a node's disk, before an image is made of it
+	PhaseClean     Phase = "clean"     // cleaning a node's disk, before an image is made of it
 	PhaseImage     Phase = "image"     // until the cloud has the image
 	PhaseApply     Phase = "apply"     // in a run of Terraform
 	PhaseBoot      Phase = "boot"      // until SSH answers
@@ -35,16 +35,16 @@ type Event struct {
 	Phase   Phase     `json:"phase"`
 	Level   Level     `json:"level"`
 	Message string    `json:"message"`
-	// Life is what is known of the node's instance by now. The journal keeps the lives apart, and the events that it
-	// returns have none. One without an instance says that the node has none any more: what it had ended at Removed. An
-	// event without a phase has nothing but a life.
+	// Life is the current record of the node's instance. The journal stores lives separately; the events that it
+	// returns have none. A life without an instance means that the node no longer has one: the last instance ended at
+	// Removed. An event without a phase has only a life.
 	Life *Life `json:"-"`
 }
 
 // Level is the meaning of an event for its node.
 type Level string
 
-// The levels: a phase begins; it ends well; the operation fails in it; a message for people only.
+// The levels: a phase begins; it succeeds; the operation fails in it; a message for people only.
 const (
 	Begun  Level = "begun"
 	Done   Level = "done"
@@ -83,11 +83,11 @@ func (v Verdict) Nodes() nodeset.NodeSet {
 	return nodes
 }
 
-// Outcome is what a caller gets. A request has exactly one, and none while any of its nodes has no verdict: the
-// verdicts so far are in the request.
+// Outcome is the result for the caller. A request gets exactly one, when all of its nodes have verdicts; until then
+// the verdicts are in the request.
 type Outcome struct {
 	Request  RequestID  `json:"request"`
-	Deferred []Deferral `json:"-"` // of a request that has no outcome yet
+	Deferred []Deferral `json:"-"` // the deferrals of a request that has no outcome yet
 	Verdicts []Verdict  `json:"verdicts"`
 	Error    string     `json:"error,omitempty"` // why the whole request failed
 	Code     Code       `json:"code"`
@@ -106,7 +106,7 @@ const (
 	CodeCancelled Code = "cancelled" // the request was cancelled, or undone by a later one, before an operation began
 )
 
-// Failures is the errors of the nodes that failed, by node. The other nodes succeeded.
+// Failures has the errors of the nodes that failed, by node. The other nodes succeeded.
 type Failures map[string]error
 
 // Of returns the failures of some nodes.

@@ -12,13 +12,13 @@ import (
 // Action is the kind of change of one node.
 type Action string
 
-// The actions. Create, Replace, Reboot and Boot include Configure; Start does where the configuration has changed.
+// The actions. Create, Replace, Reboot and Boot include Configure; Start does if the configuration has changed.
 const (
 	Create Action = "create"
 	// by a rebuild, a resize or a new instance, as Terraform plans it; the disk may be lost
 	Replace Action = "replace"
 	Reboot  Action = "reboot"
-	// Boot goes on with a boot for the request that a worker did not see to its end: nothing is made or rebooted again.
+	// Boot continues a boot for the request whose worker has ended: nothing is made or rebooted again.
 	Boot      Action = "boot"
 	Configure Action = "configure" // runs the playbooks on an existing instance
 	Start     Action = "start"     // of a stopped or shelved instance
@@ -26,10 +26,10 @@ const (
 	Remove    Action = "destroy"
 	// Slurm starts no more jobs on the node; it is planned again when its jobs have ended
 	Drain   Action = "drain"
-	Undrain Action = "undrain" // ends a drain that this tool has set
-	// Adopt imports an instance in use that Terraform's state does not have as finished.
+	Undrain Action = "undrain" // ends a drain of this tool
+	// Adopt imports an instance in use that is not finished in Terraform's state.
 	Adopt Action = "adopt"
-	// Capture removes what belongs to the node alone from its disk, has the cloud make an image of it, and replaces the
+	// Capture removes the node's own data from its disk, makes an image of the disk in the cloud, and replaces the
 	// instance, or removes it if HandOver is set.
 	Capture Action = "capture"
 )
@@ -50,27 +50,27 @@ func (a Action) Boots() bool { return a == Reboot || a == Boot || a == Start }
 type Change struct {
 	Node     string      `json:"node"`
 	Action   Action      `json:"action"`
-	Spec     Spec        `json:"spec,omitzero"` // what the instance is made of; zero for Remove
+	Spec     Spec        `json:"spec,omitzero"` // the source of the instance; zero for Remove
 	Reason   string      `json:"reason"`
 	Requests []RequestID `json:"requests"`
 	// Force reports whether jobs on the node may be lost. Without it, the guard refuses the change while a job runs.
 	Force bool `json:"force,omitempty"`
-	// Undrain reports whether the current drain of the node ends with the change: this tool has set it, or Slurm for a
-	// reboot after which it uses the node again. A drain for another reason that is set later remains.
+	// Undrain reports whether the current drain of the node ends with the change: this tool has set it, or Slurm for
+	// a reboot after which it uses the node again. A drain for another reason that is set later stays.
 	Undrain bool `json:"undrain,omitempty"`
 	// HandOver reports whether the node becomes a cloud node after its instance is removed: power saving may resume it
 	// again.
 	HandOver bool `json:"hand_over,omitempty"`
-	// At is the phase at which Boot goes on: PhaseBoot, PhaseConfigure or PhaseVerify. A Start that has it goes on there
-	// if the instance runs: an operation for the request has started it.
+	// At is the phase at which Boot continues: PhaseBoot, PhaseConfigure or PhaseVerify. A Start with a phase
+	// continues there if the instance runs: an operation for the request has started it.
 	At Phase `json:"at,omitempty"`
 	// Image is the name of the image that Capture makes.
 	Image string `json:"image,omitempty"`
 	// ForJobs reports whether every request for the node names a job that needs it.
 	ForJobs bool `json:"for_jobs,omitempty"`
-	// Probe reports whether the node tries its group while the breaker keeps others from it.
+	// Probe reports whether the node is its group's probe while the breaker is open.
 	Probe bool `json:"probe,omitempty"`
-	// Note is a message for the caller beside the verdict.
+	// Note is a message for the caller in addition to the verdict.
 	Note string `json:"note,omitempty"`
 	// Deadline is the time until which the node must be ready, or be reported to Slurm as failed. Zero if Slurm does
 	// not wait for it.
@@ -88,14 +88,14 @@ type DeferralKind string
 // The kinds.
 const (
 	WaitsForJobs     DeferralKind = "waits-for-jobs"    // the jobs of the drained node must end
-	SlurmUnreachable DeferralKind = "slurm-unreachable" // unknown whether the node has jobs
+	SlurmUnreachable DeferralKind = "slurm-unreachable" // it is unknown whether the node has jobs
 	CloudUnreachable DeferralKind = "cloud-unreachable" // the cloud cannot resolve a name at present
 	// of a whole request: the declaration, the cloud or the state cannot be read
 	CannotPlan DeferralKind = "cannot-plan"
 )
 
-// Deferral is a node of a request that cannot be changed now. Without a node it is the whole request. The request is
-// planned again from time to time, until nothing of it is deferred.
+// Deferral is a node of a request that cannot be changed now; without a node, the whole request. The request is
+// planned again from time to time, until it has no deferrals.
 type Deferral struct {
 	Node    string       `json:"node,omitempty"`
 	Request RequestID    `json:"request"`
@@ -103,8 +103,8 @@ type Deferral struct {
 	Reason  string       `json:"reason"`
 }
 
-// Rejection is a node of a request for which nothing can be planned. Nodes of which nothing is known share one
-// rejection: Node is their hostlist then.
+// Rejection is a node of a request for which nothing can be planned. Unknown nodes share one rejection: Node is then
+// their hostlist.
 type Rejection struct {
 	Node    string    `json:"node"`
 	Request RequestID `json:"request"`
@@ -119,32 +119,33 @@ type Plan struct {
 	Changes  []Change        `json:"changes"` // sorted by node, at most one for each
 	Rejected []Rejection     `json:"rejected,omitempty"`
 	Deferred []Deferral      `json:"deferred,omitempty"`
-	Jobs     []Job           `json:"jobs,omitempty"` // that wait for the nodes; see Merged
+	Jobs     []Job           `json:"jobs,omitempty"` // the jobs that wait for the nodes; see Merged
 	Desired  map[string]Spec `json:"desired"`
 	// Shared reports whether Terraform may also change shared resources, which belong to no node: key pair, security
 	// group, address of the control node.
 	Shared bool `json:"shared,omitempty"`
 	// Everywhere reports whether slurm.conf changes, so that every node gets it and the daemons load it.
 	Everywhere bool `json:"everywhere,omitempty"`
-	// Conf is the configuration that slurmctld then gets; nil: what the declaration says when the playbooks run.
+	// Conf is slurmctld's new configuration; nil: the declared one when the playbooks run.
 	Conf *SlurmConf `json:"-"`
 }
 
 // Extent is the scope of a run of the playbooks. Other nodes get no task.
 type Extent struct {
-	Changed    nodeset.NodeSet // are configured completely; slurmd is started last
+	Changed    nodeset.NodeSet // the nodes that are configured completely; slurmd is started last
 	Everywhere bool            // every node gets slurm.conf; if it differs from before, the daemons load it
-	// Conf is the configuration that slurmctld gets; nil: what the declaration says when the playbooks run.
+	// Conf is slurmctld's new configuration; nil: the declared one when the playbooks run.
 	Conf *SlurmConf
 	// Addresses reports whether the address of a node has changed, so that all nodes must get the new ones.
 	Addresses bool
-	// Apart is nodes that are in the inventory and get no task: other operations change them at the same time.
+	// Apart has nodes that are in the inventory and get no task, because other operations change them at the same
+	// time.
 	Apart nodeset.NodeSet
 }
 
-// Configured is what the playbooks have seen of a node that they have configured.
+// Configured has the playbooks' facts about a node that they have configured.
 type Configured struct {
-	Installing time.Duration // how long packages were installed that its image lacks; zero: it has them all
+	Installing time.Duration // how long the installation of packages took that its image lacks; zero: it has them all
 	Clock      time.Duration // how far its clock is ahead of the control host's; negative: behind
 }
 
@@ -181,7 +182,7 @@ func (p Plan) Provisioned() nodeset.NodeSet {
 	return p.Where(func(c Change) bool { return c.Action.Provisions() })
 }
 
-// Without returns the plan without the changes of some nodes. The map of nodes has their entries from before.
+// Without returns the plan without the changes of some nodes. The map of nodes has their previous entries.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 	rest := Plan{Rejected: p.Rejected, Deferred: p.Deferred, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere,
 		Conf: p.Conf, Desired: maps.Clone(p.Desired)}
@@ -200,8 +201,8 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 }
 
 // InShard returns the part of the plan for one shard: its entries of the map, and the changes of its nodes. The
-// function before returns the shards of the nodes that the plan removes from the map: it is Snapshot.Shard of the
-// snapshot of the plan.
+// function before returns the shards of nodes that the plan removes from the map: Snapshot.Shard of the plan's
+// snapshot.
 func (p Plan) InShard(shard string, before func(node string) string) Plan {
 	all := p.Desired
 	of := func(node string) string {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Preview is Terraform's saved plan for a Plan, after the fence has accepted it. An apply applies the saved plan and
-// nothing else.
+// Preview is Terraform's saved plan for a Plan, after the fence has accepted it. An apply applies only the saved
+// plan.
 type Preview struct {
 	Plan    Plan
 	File    string // path of the saved plan
@@ -27,7 +27,7 @@ type ResourceChange struct {
 // Kind is the role of a resource for its node.
 type Kind string
 
-// The kinds. A resource that the site has added has none.
+// The kinds. A resource that the site added has none.
 const (
 	KindInstance Kind = "instance"
 	KindPort     Kind = "port"
@@ -51,7 +51,7 @@ const (
 )
 
 // Unplannable is the error of a preview that failed because of some nodes. Nothing was changed, and a preview without
-// those nodes may be tried at once.
+// those nodes may be made at once.
 type Unplannable struct{ Failures Failures }
 
 func (u *Unplannable) Error() string {
@@ -62,15 +62,15 @@ func (u *Unplannable) Error() string {
 	return "Terraform cannot plan: " + strings.Join(said, "; ")
 }
 
-// Refusal is the error of a preview that the fence refused, because it has changes that the plan does not name. Nothing
-// was changed.
+// Refusal is the error of a preview that the fence refused, because it has changes that our plan does not name.
+// Nothing was changed.
 type Refusal struct {
-	Changes []ResourceChange // those that the plan does not name
+	Changes []ResourceChange // the changes that our plan does not name
 }
 
 func (r *Refusal) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "refused: Terraform's plan holds %d change(s) that nobody asked for, so nothing was changed:",
+	fmt.Fprintf(&b, "refused: Terraform's plan has %d change(s) that nobody asked for, so nothing was changed:",
 		len(r.Changes))
 	for _, c := range r.Changes {
 		whose := "shared"

@@ -12,7 +12,7 @@ import (
 type Mode string
 
 // The modes. Resume and Suspend are Slurm's power saving. Deploy makes the control node and the persistent nodes, and
-// configures all existing nodes. Update makes nodes what is declared now, or reboots them. Enlarge makes the missing
+// configures all existing nodes. Update makes nodes as declared now, or reboots them. Enlarge makes the missing
 // persistent nodes, Shrink removes those above the minimum, Resize does both. Destroy removes the whole cluster.
 // MakeImage makes an image of a node.
 const (
@@ -39,32 +39,32 @@ type Request struct {
 	Nodes     nodeset.NodeSet `json:"nodes"` // empty for the modes of the whole cluster
 	Reason    string          `json:"reason,omitempty"`
 	Caller    string          `json:"caller,omitempty"` // the user and, over SSH, the remote address
-	Jobs      []Job           `json:"jobs,omitempty"`   // that wait for the nodes, if Slurm names them
+	Jobs      []Job           `json:"jobs,omitempty"`   // the jobs that wait for the nodes, if Slurm names them
 	Submitted time.Time       `json:"submitted"`
 	Options
-	// Deferred is the nodes that were deferred in the last plan, or the request as a whole. Verdicts is
-	// the results of the nodes that are finished.
+	// Deferred has the nodes that the last plan deferred, or the request as a whole. Verdicts has the results of the
+	// finished nodes.
 	Deferred []Deferral `json:"deferred,omitempty"`
 	Verdicts []Verdict  `json:"verdicts,omitempty"`
 	// Touched reports whether an operation may have changed something for it.
 	Touched bool `json:"-"`
-	// Suspended is the nodes of a resume that its caller has suspended since.
+	// Suspended has the nodes of a resume that its caller suspended later.
 	Suspended Suspended `json:"-"`
 }
 
-// Suspended is nodes of a resume that a later suspend of the same caller names.
+// Suspended has nodes of a resume that a later suspend of the same caller names.
 type Suspended struct {
 	Nodes nodeset.NodeSet
-	Again nodeset.NodeSet // those of them that were resumed again after that
+	Again nodeset.NodeSet // those of them that were resumed again later
 }
 
-// Needless reports whether nobody waits for the boot of a node any more that one resume asks for. Slurm's state of the
-// node counts, unless it has resumed the node again.
+// Needless reports whether nobody waits any more for the boot of a node that the resume asks for. Slurm's state of
+// the node decides, unless Slurm has resumed the node again.
 func (s Suspended) Needless(node string, state NodeState) bool {
 	return s.Again.Contains(node) || s.Nodes.Contains(node) && state.GivenUp()
 }
 
-// Options is the parameters of single modes.
+// Options are the parameters of single modes.
 type Options struct {
 	// Reimage reports whether an update makes a new instance even if nothing differs.
 	Reimage bool `json:"reimage,omitempty"`
@@ -78,7 +78,7 @@ type Options struct {
 	DrainTimeout time.Duration `json:"drain_timeout,omitempty"`
 	// Insist reports whether a resume ignores the health of node groups.
 	Insist bool `json:"insist,omitempty"`
-	// Campaign is the campaign that an update belongs to: a node that is what is declared is left alone; zero: none.
+	// Campaign is the campaign that an update belongs to: a node that is as declared does not change; zero: none.
 	Campaign CampaignID `json:"campaign,omitempty"`
 }
 
@@ -94,7 +94,7 @@ func (r Request) Open() nodeset.NodeSet {
 // IsDeferred reports whether the last plan deferred some of its nodes, or all of it.
 func (r Request) IsDeferred() bool { return len(r.Deferred) > 0 }
 
-// Late reports whether the drain timeout of the request is over.
+// Late reports whether the drain timeout of the request has passed.
 func (r Request) Late(now time.Time) bool {
 	return r.DrainTimeout > 0 && now.Sub(r.Submitted) > r.DrainTimeout
 }
@@ -108,13 +108,13 @@ func (r Request) Deferral(node string) (Deferral, bool) {
 	return r.Deferred[i], true
 }
 
-// Waits reports whether the request is for the whole cluster and has not begun: it waits for what is under way.
+// Waits reports whether the request is for the whole cluster and has not begun: it waits for operations in progress.
 func (r Request) Waits() bool {
 	return (r.Mode == Deploy || r.Mode == Destroy) && !r.Touched && !r.IsDeferred()
 }
 
-// SupersededBy reports whether a later request is a destroy that ends this one. An image that was begun outlives the
-// cluster, and a destroy waits for it.
+// SupersededBy reports whether a later request is a destroy that ends this one. A destroy does not end an image that
+// was begun, but waits for it.
 func (r Request) SupersededBy(later Request) bool {
 	return later.Mode == Destroy && r.ID < later.ID && (r.Mode != MakeImage || !r.Touched)
 }

@@ -13,8 +13,7 @@ func (u Use) Plus(v Use) Use {
 type Room struct {
 	Limit, Used Use
 	Flavors     map[string]Use // use of one instance, by the id of its flavor
-	// Shards has the room for the instances of each shard, where that is apart, such as on a host; nil: all have the
-	// same.
+	// Shards has the room of each shard if it is separate, for example for a host; nil: all shards share the room.
 	Shards map[string]Room
 }
 

@@ -11,14 +11,14 @@ type Server struct {
 	ID       string
 	Node     string // its name
 	Status   ServerStatus
-	Fault    Fault  // of a server in ERROR; zero if the cloud's list has none
-	Address  string // first fixed IPv4 address; empty while it has none
+	Fault    Fault  // the fault of a server in ERROR; zero if the cloud's list has none
+	Address  string // first fixed IPv4 address; empty if it has none
 	PortID   string // empty if the cloud's list does not have it
 	ImageID  string // empty if it boots from a volume
 	FlavorID string // empty if the cloud's list does not have it
 	Group    string // from its metadata
 	Created  time.Time
-	// Host is the host on which it runs, by its name or by an id that tells hosts apart. Empty while it has none.
+	// Host is the host on which it runs, by its name or by an id that identifies it. Empty if it has none.
 	Host string
 }
 
@@ -37,24 +37,24 @@ type Port struct {
 	Created time.Time
 }
 
-// Identity is what the instances and ports of a cluster are recognized by. The cluster's name does not suffice: a
-// project may have two clusters with one name.
+// Identity identifies the instances and ports of a cluster. The cluster's name does not suffice: a project may have
+// two clusters with the same name.
 type Identity struct {
-	ID string // random, made once; empty: there is none yet
-	// Marked reports whether the instances and ports that were made before clusters had ids have this one. Until then
-	// the cluster's name counts for instances that have no id.
+	ID string // random, set once; empty: there is none yet
+	// Marked reports whether the instances and ports that are older than the id have it now. Until then the cluster's
+	// name counts for instances without an id.
 	Marked bool
 }
 
-// ServerStatus is what a server does. The adapters translate what their cloud says. A word that is none of these is
-// shown as it is, and no decision depends on it.
+// ServerStatus is the status of a server. The adapters translate their cloud's words. Other words are shown
+// unchanged, and no decision depends on them.
 type ServerStatus string
 
 // The statuses of servers.
 const (
 	ServerBuilding  ServerStatus = "BUILD"
 	ServerActive    ServerStatus = "ACTIVE" // it runs
-	ServerFailed    ServerStatus = "ERROR"  // nothing will make it run; its Fault says why
+	ServerFailed    ServerStatus = "ERROR"  // it failed permanently; its Fault has the reason
 	ServerStopped   ServerStatus = "SHUTOFF"
 	ServerPaused    ServerStatus = "PAUSED"
 	ServerSuspended ServerStatus = "SUSPENDED"
@@ -62,7 +62,7 @@ const (
 	ServerOffloaded ServerStatus = "SHELVED_OFFLOADED" // shelved, and on no host
 )
 
-// Fault is why a server is in ERROR, in the cloud's words, with the class that its adapter has found for it.
+// Fault is the reason why a server is in ERROR, in the cloud's words, with the class that its adapter found.
 type Fault struct {
 	Words string
 	Class Class
