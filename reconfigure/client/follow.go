@@ -12,6 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
@@ -56,10 +57,7 @@ func Follow(
 		if err := revive.ifNeeded(ctx, time.Now()); err != nil {
 			return outcome, goesOn(ctx, r, err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(look):
-		}
+		_ = sleep.For(ctx, look) // the journal says next that ctx has ended
 	}
 }
 
@@ -174,10 +172,7 @@ func FollowCampaign(
 				return c, err
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(look):
-		}
+		_ = sleep.For(ctx, look) // the journal says next that ctx has ended
 	}
 }
 

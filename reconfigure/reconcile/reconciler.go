@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -124,10 +125,8 @@ func (r Reconciler) CompareTwice(ctx context.Context, pause time.Duration) (Comp
 	if err != nil || len(first.Findings) == 0 {
 		return first, err
 	}
-	select {
-	case <-ctx.Done():
-		return first, ctx.Err()
-	case <-time.After(pause):
+	if err := sleep.For(ctx, pause); err != nil {
+		return first, err
 	}
 	second, err := r.Compare(ctx)
 	second.Findings = Confirm(first.Findings, second.Findings)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // starter starts slurmd on nodes that need no playbook.
@@ -34,10 +35,8 @@ func (s starter) StartSlurmd(ctx context.Context, i reconfigure.Instance) error 
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, time.Second) != nil {
 			return fmt.Errorf("start slurmd on %s: %w: %s", i.Node, err, bytes.TrimSpace(said.Bytes()))
-		case <-time.After(time.Second):
 		}
 	}
 }

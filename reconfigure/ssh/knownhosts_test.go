@@ -71,7 +71,7 @@ func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) 
 	t.Helper()
 	w := NewWaiter(Config{Known: k})
 	learnt := hostKeys{address: knownhosts.Normalize(address), keys: format(keys, disk{})}
-	_, err := w.keepKeys.join(t.Context(), learnt)
+	_, err := w.keepKeys.Do(t.Context(), learnt)
 	noError(t, err)
 }
 
@@ -79,7 +79,7 @@ func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) 
 func (k KnownHosts) forgotten(t *testing.T, address string) {
 	t.Helper()
 	w := NewWaiter(Config{Known: k})
-	_, err := w.keepKeys.join(t.Context(), hostKeys{address: knownhosts.Normalize(address), forget: true})
+	_, err := w.keepKeys.Do(t.Context(), hostKeys{address: knownhosts.Normalize(address), forget: true})
 	noError(t, err)
 }
 

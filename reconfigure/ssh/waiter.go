@@ -14,6 +14,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // Config says how a Waiter learns host keys.
@@ -32,8 +34,8 @@ type Waiter struct {
 	pace      pace
 	attempts  chan struct{} // a place for each attempt in progress
 	consoles  chan struct{} // a place for each console log that is being read
-	knownKeys group[struct{}, map[string][]string]
-	keepKeys  group[hostKeys, struct{}]
+	knownKeys *batcher.Batcher[struct{}, map[string][]string]
+	keepKeys  *batcher.Batcher[hostKeys, struct{}]
 }
 
 // pace has the intervals of the attempts for an instance: first and longest between attempts, between reads of the
@@ -61,9 +63,25 @@ func NewWaiter(config Config) *Waiter {
 		attempts: make(chan struct{}, attemptsAtOnce), consoles: make(chan struct{}, consolesAtOnce),
 	}
 	w.config.Known.Keeper = w.keeper
-	w.knownKeys.do = func(ctx context.Context, _ []struct{}) (map[string][]string, error) { return w.keeper.HostKeys(ctx) }
-	w.keepKeys.do = w.keep
+	w.knownKeys = together(func(ctx context.Context, _ []struct{}) (map[string][]string, error) {
+		return w.keeper.HostKeys(ctx)
+	})
+	w.keepKeys = together(w.keep)
 	return w
+}
+
+// together returns a batcher whose runs do something once for all callers that wait. A run goes on when they leave.
+func together[In, Out any](do func(context.Context, []In) (Out, error)) *batcher.Batcher[In, Out] {
+	return batcher.New(batcher.Config{}, func(r *batcher.Run[In, Out]) {
+		var in []In
+		for _, call := range r.Calls {
+			in = append(in, call.In)
+		}
+		out, err := do(context.WithoutCancel(r.Calls[0].Context()), in)
+		for _, call := range r.Calls {
+			call.Finish(out, err)
+		}
+	})
 }
 
 // Wait returns when the instance has answered with an accepted host key and the known_hosts file has that key. It
@@ -82,7 +100,7 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	}
 	// removed at once: the next worker may not know that the instance is fresh
 	if len(kept.keys) > 0 && (fresh || !kept.ofIt) {
-		if _, err := w.keepKeys.join(ctx, hostKeys{address: address, forget: true}); err != nil {
+		if _, err := w.keepKeys.Do(ctx, hostKeys{address: address, forget: true}); err != nil {
 			return fmt.Errorf("the host key of the instance that had its address cannot be removed: %w", err)
 		}
 		kept = keptKeys{}
@@ -96,7 +114,7 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	if texts := format(keys, diskOf(instance)); !slices.Equal(kept.texts, texts) {
 		learnt.keys = texts
 	}
-	if _, err := w.keepKeys.join(ctx, learnt); err != nil {
+	if _, err := w.keepKeys.Do(ctx, learnt); err != nil {
 		return fmt.Errorf("its host key cannot be kept: %w", err)
 	}
 	return nil
@@ -118,7 +136,7 @@ type keptKeys struct {
 }
 
 func (w *Waiter) kept(ctx context.Context, instance reconfigure.Instance) (keptKeys, error) {
-	all, err := w.knownKeys.join(ctx, struct{}{})
+	all, err := w.knownKeys.Do(ctx, struct{}{})
 	if err != nil {
 		return keptKeys{}, fmt.Errorf("its host key cannot be looked up: %w", err)
 	}
@@ -193,7 +211,7 @@ func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 		if a.proved != nil && before == nil {
 			began = time.Now() // the missing part comes soon
 		}
-		if !sleep(ctx, a.pace.after(time.Since(began))) {
+		if sleep.For(ctx, a.pace.after(time.Since(began))) != nil {
 			return nil, a.gaveUp(ctx, last)
 		}
 	}
@@ -320,16 +338,6 @@ func enter(ctx context.Context, places chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	case places <- struct{}{}:
-		return true
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
 		return true
 	}
 }

@@ -423,22 +423,22 @@ func TestThePaceGrowsWithTheWait(t *testing.T) {
 	}
 }
 
-// TestAGroupServesThoseTogetherWhoComeMeanwhile also has one of them leave.
-func TestAGroupServesThoseTogetherWhoComeMeanwhile(t *testing.T) {
+// TestCallersThatComeMeanwhileAreServedTogether also has one of them leave.
+func TestCallersThatComeMeanwhileAreServedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs [][]int
-		g := group[int, int]{do: func(_ context.Context, in []int) (int, error) {
+		g := together(func(_ context.Context, in []int) (int, error) {
 			time.Sleep(time.Second)
 			slices.Sort(in)
 			runs = append(runs, in)
 			return len(runs), nil
-		}}
+		})
 		leaving, leave := context.WithTimeout(t.Context(), time.Millisecond)
 		defer leave()
 		var wait sync.WaitGroup
 		join := func(ctx context.Context, in, want int, wantErr error) {
 			wait.Go(func() {
-				if got, err := g.join(ctx, in); got != want || !errors.Is(err, wantErr) {
+				if got, err := g.Do(ctx, in); got != want || !errors.Is(err, wantErr) {
 					t.Errorf("%d: run %d, error %v", in, got, err)
 				}
 			})

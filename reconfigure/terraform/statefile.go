@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // stateFile is a state as `terraform state pull` prints it, in format 4, which Terraform has used since 0.12. Fields
@@ -229,10 +231,8 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 		if _, none := os.Stat(d.localState(d.cfg.Workspace)); none != nil {
 			return state, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(pause << try):
+		if err := sleep.For(ctx, pause<<try); err != nil {
+			return nil, err
 		}
 	}
 }

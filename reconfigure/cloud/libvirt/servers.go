@@ -18,6 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // domain is one of libvirt's domains, the cluster's or not.
@@ -332,10 +333,8 @@ func (c *Client) awaitOff(ctx context.Context, d domain) error {
 		if err != nil || off {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(c.tempo.Poll):
+		if err := sleep.For(ctx, c.tempo.Poll); err != nil {
+			return err
 		}
 	}
 }

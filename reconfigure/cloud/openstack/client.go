@@ -24,6 +24,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // microversion is the Nova API that we speak, of the Train release (2019). Nova still supports every version since
@@ -155,12 +156,10 @@ func (c *Client) retry(ctx context.Context, _, _ string, _ *gophercloud.RequestO
 	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < wait {
 		return err // the caller gets the reason, not only the end of its context
 	}
-	select {
-	case <-ctx.Done():
+	if sleep.For(ctx, wait) != nil {
 		return fmt.Errorf("%w while waiting to try again after: %w", ctx.Err(), err)
-	case <-time.After(wait):
-		return nil
 	}
+	return nil
 }
 
 // passing reports whether a retry may succeed. Old releases of Neutron, Nova and Glance answer 413 for a rate limit,

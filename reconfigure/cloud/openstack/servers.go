@@ -20,6 +20,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // groupKey is the metadata of an instance that names its node group. Terraform sets it.
@@ -326,10 +327,8 @@ func (c *Client) poll(ctx context.Context, look func() (done bool, err error)) e
 		case err != nil:
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(c.tempo.untilNextLook(time.Since(begun))):
+		if err := sleep.For(ctx, c.tempo.untilNextLook(time.Since(begun))); err != nil {
+			return err
 		}
 	}
 }

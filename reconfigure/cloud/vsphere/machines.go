@@ -19,6 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // machine is one of the datacenter's virtual machines, the cluster's or not. Templates are not included.
@@ -283,10 +284,8 @@ func (c *Client) shutDown(ctx context.Context, m machine) error {
 		if time.Now().After(late) {
 			return c.power(ctx, m, false)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(c.tempo.Poll):
+		if err := sleep.For(ctx, c.tempo.Poll); err != nil {
+			return err
 		}
 	}
 }
