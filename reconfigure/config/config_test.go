@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected problems in testdata")
+var update = flag.Bool("update", false, "rewrite the expected problems in testdata, and the reference")
 
 // shipped returns the declaration that comes with the project.
 func shipped(t testing.TB) string {
@@ -107,13 +107,31 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 	}
 }
 
+// TestTheDeclarationReferenceIsCurrent compares docs/reference/declaration.md with the schema and the comments.
+func TestTheDeclarationReferenceIsCurrent(t *testing.T) {
+	page := filepath.Join("..", "..", "docs", "reference", "declaration.md")
+	want, err := config.Reference(shipped(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(page)
+	if err != nil || string(got) != want {
+		t.Errorf("%s is out of date: run `make golden` (%v)", page, err)
+	}
+}
+
 func TestAnAge(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		`""`: 0, "12h": 12 * time.Hour, "7d": 7 * 24 * time.Hour, "9999d": 9999 * 24 * time.Hour,
 		"1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "36500d": 36500 * 24 * time.Hour,
 		"7": -1, `"7"`: -1, "0d": -1, "30m": -1, "-1d": -1, "40000d": -1,
 	} {
-		declaration := strings.Replace(shipped(t), "    # max_age: 7d  ", "    max_age: "+text+" ", 1)
+		declaration := strings.Replace(shipped(t), "    # max_age: 7d\n", "    max_age: "+text+"\n", 1)
 		got, err := config.Load(directory(t, declaration))
 		switch {
 		case want < 0 && (err == nil || !strings.Contains(err.Error(), "max_age")):
@@ -146,6 +164,9 @@ func TestManyImagesOverOnePool(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	_, rest, _ := strings.Cut(shipped(t), "\n# limits:\n")
+	entry, _, _ := strings.Cut(rest, "\n\n")
+	declaredLimit := "# limits:\n" + entry
 	for text, want := range map[string]string{
 		"- {groups: [standard], max: 10}":             "",
 		"- {groups: [standard], max: 2}":              "",
@@ -157,7 +178,7 @@ func TestLimits(t *testing.T) {
 		"- {groups: [standard], max: 10, maximum: 3}": "unknown key",
 		"[]": "is empty",
 	} {
-		declaration := strings.Replace(shipped(t), "# limits:\n#   - {groups: [standard], max: 10}", "limits:\n  "+text, 1)
+		declaration := strings.Replace(shipped(t), declaredLimit, "limits:\n  "+text, 1)
 		got, err := config.Load(directory(t, declaration))
 		switch {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):

@@ -11,8 +11,8 @@ import (
 )
 
 // path reads the path of a file on the control host, and stores it as an absolute path.
-func path(dir string, into *value[string], rules ...rule) reader {
-	return readerFunc(func(r *report, at string, n *yaml.Node) {
+func path(dir string, into *value[string], rules ...rule) described {
+	read := func(r *report, at string, n *yaml.Node) {
 		text(into, rules...).read(r, at, n)
 		if !into.ok || into.is == "" {
 			return
@@ -24,7 +24,8 @@ func path(dir string, into *value[string], rules ...rule) reader {
 			return
 		}
 		into.is = full
-	})
+	}
+	return described{readerFunc: read, kind: "path"}
 }
 
 // expand returns the absolute path for a path that is absolute, begins with ~, the caller's home directory, or is

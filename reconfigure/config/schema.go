@@ -24,6 +24,27 @@ type readerFunc func(r *report, path string, n *yaml.Node)
 
 func (f readerFunc) read(r *report, path string, n *yaml.Node) { f(r, path, n) }
 
+// described is a reader with what docs/reference/declaration.md says of it.
+type described struct {
+	readerFunc
+	kind    string        // what the value is
+	unit    string        // "" if the value has none
+	preset  func() string // the value of an optional key that is missing
+	entries object        // of an entry of a list; nil if the value is something else
+}
+
+// measured gives a number a unit.
+func measured(unit string, number described) described {
+	number.unit = unit
+	return number
+}
+
+// byDefault gives an optional key another default in docs/reference/declaration.md than the value before reading.
+func byDefault(preset string, d described) optional {
+	d.preset = func() string { return preset }
+	return optional{d}
+}
+
 // value is the value of a key, and its position. The rules between keys use only values that are ok, so that a problem
 // is reported once.
 type value[T any] struct {
@@ -115,8 +136,8 @@ func target(n *yaml.Node) *yaml.Node {
 }
 
 // list reads a list of at least one object.
-func list[T any](into *[]T, schema func(*T) object) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func list[T any](into *[]T, schema func(*T) object) described {
+	read := func(r *report, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
 			r.wrong(path, n, "a list")
 			return
@@ -128,12 +149,13 @@ func list[T any](into *[]T, schema func(*T) object) reader {
 		for i, item := range n.Content {
 			schema(&(*into)[i]).read(r, fmt.Sprintf("%s[%d]", path, i), target(item))
 		}
-	})
+	}
+	return described{readerFunc: read, kind: "list", entries: schema(new(T)), preset: func() string { return "[]" }}
 }
 
 // texts reads a list of texts without duplicates.
-func texts(into *value[[]value[string]], rules ...rule) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func texts(into *value[[]value[string]], rules ...rule) described {
+	read := func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
 		if n.Kind != yaml.SequenceNode {
 			r.wrong(path, n, "a list")
@@ -144,7 +166,8 @@ func texts(into *value[[]value[string]], rules ...rule) reader {
 			text(&into.is[i], rules...).read(r, fmt.Sprintf("%s[%d]", path, i), target(item))
 		}
 		unique(r, into.is)
-	})
+	}
+	return described{readerFunc: read, kind: "list of texts", preset: func() string { return "[]" }}
 }
 
 // unique reports duplicate texts.
@@ -160,8 +183,8 @@ func unique(r *report, all []value[string]) {
 }
 
 // text reads one line of text and checks the rules. It reports the first one that the text breaks.
-func text(into *value[string], rules ...rule) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func text(into *value[string], rules ...rule) described {
+	read := func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
 		if into.is, into.ok = r.text(path, n); !into.ok {
 			return
@@ -173,7 +196,20 @@ func text(into *value[string], rules ...rule) reader {
 				return
 			}
 		}
-	})
+	}
+	return described{readerFunc: read, kind: "text", preset: func() string {
+		if into.is == "" {
+			return `""`
+		}
+		return into.is
+	}}
+}
+
+// word reads one of some words.
+func word(into *value[string], words ...string) described {
+	d := text(into, oneOf(words...))
+	d.kind = strings.Join(words, ", ")
+	return d
 }
 
 // text reads a scalar that Ansible, Terraform and this package read as the same text.
@@ -205,8 +241,8 @@ var yaml11 = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|=|`
 var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
 // integer reads a whole number from low to high.
-func integer(into *value[int], low, high int) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func integer(into *value[int], low, high int) described {
+	read := func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || !decimal.MatchString(n.Value) {
 			r.wrong(path, n, "a whole number in plain digits")
@@ -218,12 +254,15 @@ func integer(into *value[int], low, high int) reader {
 			return
 		}
 		into.is, into.ok = i, true
-	})
+	}
+	return described{readerFunc: read, kind: fmt.Sprintf("%d to %d", low, high),
+		preset: func() string { return strconv.Itoa(into.is) }}
 }
 
 // timespan reads a number of seconds, or a duration such as 10m, from low to high seconds.
-func timespan(into *value[int], low, high int) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func timespan(into *value[int], low, high int) described {
+	d := measured("seconds, or as 10m", integer(into, low, high))
+	d.readerFunc = func(r *report, path string, n *yaml.Node) {
 		d, err := people.ParseDuration(n.Value)
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || err != nil {
 			integer(into, low, high).read(r, path, n)
@@ -235,23 +274,26 @@ func timespan(into *value[int], low, high int) reader {
 			return
 		}
 		into.is, into.ok = int(d/time.Second), true
-	})
+	}
+	return d
 }
 
 // plainSeconds reads a number of seconds that Ansible or Terraform reads from the file, too, so that it has no unit.
-func plainSeconds(into *value[int], low, high int) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func plainSeconds(into *value[int], low, high int) described {
+	d := measured("seconds", integer(into, low, high))
+	d.readerFunc = func(r *report, path string, n *yaml.Node) {
 		if d, err := people.ParseDuration(n.Value); err == nil && n.ShortTag() == "!!str" {
 			r.wrong(path, n, "a whole number in plain digits", fmt.Sprintf("write seconds: %.0f", d.Seconds()))
 			return
 		}
 		integer(into, low, high).read(r, path, n)
-	})
+	}
+	return d
 }
 
 // boolean reads true or false.
-func boolean(into *value[bool]) reader {
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+func boolean(into *value[bool]) described {
+	read := func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
 		is, isnt := strings.EqualFold(n.Value, "true"), strings.EqualFold(n.Value, "false")
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || !is && !isnt {
@@ -259,7 +301,9 @@ func boolean(into *value[bool]) reader {
 			return
 		}
 		into.is, into.ok = is, true
-	})
+	}
+	return described{readerFunc: read, kind: "true or false",
+		preset: func() string { return strconv.FormatBool(into.is) }}
 }
 
 // wrong reports a value of the wrong type.

@@ -15,7 +15,7 @@ import (
 // settings reads further settings of slurm.conf: the known keys, and those of later releases of Slurm, except the
 // generated ones. The map generated has their names, in lower case since the keys of slurm.conf are not case-sensitive, and what they are generated from. The
 // values are stored by names in lower case.
-func settings(into *map[string]value[string], known, later []string, generated map[string]string) reader {
+func settings(into *map[string]value[string], known, later []string, generated map[string]string) described {
 	accepted := slices.Concat(known, later)
 	isKnown := func(key string) bool {
 		return slices.ContainsFunc(accepted, func(k string) bool { return strings.EqualFold(k, key) })
@@ -24,7 +24,7 @@ func settings(into *map[string]value[string], known, later []string, generated m
 		_, ours := generated[strings.ToLower(key)]
 		return ours
 	})
-	return readerFunc(func(r *report, path string, n *yaml.Node) {
+	read := func(r *report, path string, n *yaml.Node) {
 		*into = map[string]value[string]{}
 		entries, _ := r.entries(path, n)
 		first := map[string]entry{}
@@ -52,7 +52,8 @@ func settings(into *map[string]value[string], known, later []string, generated m
 				(*into)[key] = v
 			}
 		}
-	})
+	}
+	return described{readerFunc: read, kind: "settings of slurm.conf", preset: func() string { return "{}" }}
 }
 
 // unknownSetting returns the message for an unknown key, with the key that may be meant.
