@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -18,6 +19,14 @@ import (
 const (
 	root  = ".."
 	index = "docs/README.md"
+)
+
+// Limits of a page under docs, so that it is read in one go and in a terminal.
+const (
+	mostLines  = 150
+	mostColumn = 120
+	// written marks a page that a program writes. It may be longer.
+	written = "<!-- Written by "
 )
 
 // page is a Markdown file of the checkout.
@@ -141,6 +150,32 @@ func TestTheIndexLeadsToEachPage(t *testing.T) {
 	for path := range all {
 		if strings.HasPrefix(path, "docs/") && !reached[path] {
 			t.Errorf("no page that %s leads to links to %s", index, path)
+		}
+	}
+}
+
+// TestPagesAreShort keeps pages under docs, except those that a program writes, and the pages beside them, in limits.
+// Lines of tables, and code, may be longer.
+func TestPagesAreShort(t *testing.T) {
+	for _, p := range pages(t) {
+		if strings.Contains(p.source, written) || strings.Contains(p.path, "testdata") {
+			continue
+		}
+		lines := strings.Split(strings.TrimSuffix(p.source, "\n"), "\n")
+		if len(lines) > mostLines && strings.HasPrefix(p.path, "docs/") {
+			t.Errorf("%s has %d lines; divide it by task", p.path, len(lines))
+		}
+		fenced := false
+		for i, line := range lines {
+			fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+			fenced = fenced != fence
+			if fenced || strings.HasPrefix(line, "|") || strings.HasPrefix(strings.TrimSpace(line), "<!--") ||
+				strings.HasPrefix(line, "    ") || !strings.Contains(line, " ") {
+				continue
+			}
+			if n := utf8.RuneCountInString(line); n > mostColumn {
+				t.Errorf("%s:%d has %d columns", p.path, i+1, n)
+			}
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // TestDocumentedTestsExist checks that the tests that the documents name as proof exist, and that each row of
-// docs/how-it-works/security.md that says what somebody cannot do names one.
+// docs/how-it-works/security.md and gate.md that says what somebody cannot do names one.
 func TestDocumentedTestsExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	exist := map[string]bool{}
@@ -50,8 +50,12 @@ func TestDocumentedTestsExist(t *testing.T) {
 		}
 	}
 
-	security, err := os.ReadFile(filepath.Join(root, "docs", "how-it-works", "security.md"))
-	ok(t, err)
+	var security []byte
+	for _, name := range []string{"security.md", "gate.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", "how-it-works", name))
+		ok(t, err)
+		security = slices.Concat(security, text, []byte("\n"))
+	}
 	rows := 0
 	var head []string
 	for line := range strings.Lines(string(security)) {
@@ -74,7 +78,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 		}
 	}
 	if rows < 10 {
-		t.Errorf("only %d rows of docs/how-it-works/security.md were read", rows)
+		t.Errorf("only %d rows of docs/how-it-works/security.md and gate.md were read", rows)
 	}
 }
 

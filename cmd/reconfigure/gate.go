@@ -22,7 +22,7 @@ func gateCommand() *cli.Command {
 		Usage: "carry out what SSH_ORIGINAL_COMMAND asks for, if the key of the caller may ask for it",
 		Description: "The forced command of the keys of Slurm's scripts (authorized_keys, sshd(8)). The role controller " +
 			"may resume, suspend and update nodes and show the status; the role node may update its own node. A call " +
-			"that is refused is in the journal; see docs/how-it-works/security.md.",
+			"that is refused is in the journal; see docs/how-it-works/gate.md.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "role", Usage: "`ROLE` is controller or node"},
 			&cli.StringFlag{Name: "node", Usage: "the `NODE` whose key this is"},

@@ -13,18 +13,36 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestTheCommandReferenceIsCurrent compares docs/reference/commands.md with the program's commands and exit codes.
+// TestTheCommandReferenceIsCurrent compares two pages of docs/reference with the program's commands and exit codes.
 func TestTheCommandReferenceIsCurrent(t *testing.T) {
-	page := filepath.Join("..", "..", "docs", "reference", "commands.md")
-	want := commandReference()
-	if *update {
-		ok(t, os.WriteFile(page, want, 0o644))
+	for name, want := range map[string][]byte{"commands.md": commandReference(), "exit-codes.md": exitReference()} {
+		page := filepath.Join("..", "..", "docs", "reference", name)
+		if *update {
+			ok(t, os.WriteFile(page, want, 0o644))
+		}
+		got, err := os.ReadFile(page)
+		ok(t, err)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is out of date: run `make golden`", page)
+		}
 	}
-	got, err := os.ReadFile(page)
-	ok(t, err)
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is out of date: run `make golden`", page)
+}
+
+// generated marks a page that a program writes. Package docs reads it.
+const generated = "<!-- Written by `make golden`. -->\n"
+
+// exitReference returns the page of the exit codes, in Markdown.
+func exitReference() []byte {
+	var b bytes.Buffer
+	b.WriteString(generated + "# Exit codes\n\n`make golden` writes this page from the program itself. " +
+		"[Failures](../guides/failures.md#exit-codes) says which class of\nfailure gives which code.\n\n" +
+		"| code | meaning |\n|---|---|\n")
+	rows := exits()
+	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| %d | %s |\n", row.code, cell(row.meaning))
 	}
+	return b.Bytes()
 }
 
 // commandReference returns the page for people, in Markdown.
@@ -35,20 +53,14 @@ func commandReference() []byte {
 		everywhere[f.Names()[0]] = true
 	}
 	var b bytes.Buffer
-	b.WriteString("# Commands\n\n`make golden` writes this page from the program itself. " +
-		"`reconfigure COMMAND --help` prints the same.\n\n## Options of all commands\n\n")
+	b.WriteString(generated + "# Commands\n\n`make golden` writes this page from the program itself. " +
+		"`reconfigure COMMAND --help` prints the same.\n[Exit codes](exit-codes.md) are the same for all commands.\n\n## Options of all commands\n\n")
 	optionTable(&b, app.Flags)
 	for _, c := range app.Commands {
 		if c.Hidden {
 			continue
 		}
 		commandSection(&b, "reconfigure", c, everywhere)
-	}
-	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
-	rows := exits()
-	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %d | %s |\n", row.code, cell(row.meaning))
 	}
 	return b.Bytes()
 }

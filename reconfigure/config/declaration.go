@@ -93,7 +93,7 @@ const slurm16 = 65533
 func (d *declaration) schema(dir string) object {
 	return object{
 		"cluster_name":     text(&d.name, clusterName()...),
-		"provider":         byDefault("openstack", text(&d.provider, like(`[a-z0-9]+`, "is not a kind of cloud"))),
+		"provider":         optional{text(&d.provider, like(`[a-z0-9]+`, "is not a kind of cloud"))},
 		"cloud":            text(&d.cloud, filled),
 		"control_host":     d.controlHost.schema(),
 		"control_node":     d.control.schema(),

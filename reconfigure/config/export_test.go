@@ -42,6 +42,9 @@ var since = map[string]string{
 	"allowed_cidrs":                 "0.3.0",
 }
 
+// presets has defaults that are set outside of this package.
+var presets = map[string]string{"provider": "openstack"}
+
 // everywhere has the meanings of keys that have no comment of their own.
 var everywhere = map[string]string{
 	"image": "name or id", "flavor": "name or id", "network": "name or id", "name": "its name",
@@ -55,7 +58,7 @@ func Reference(shipped string) (string, error) {
 		return "", err
 	}
 	page := reference{meanings: meanings, seen: map[string]bool{}}
-	page.WriteString("<!-- generated -->\n# The declaration\n\nEvery key of `" + File + "`. `make golden` writes this " +
+	page.WriteString("<!-- Written by `make golden`. -->\n# The declaration\n\nEvery key of `" + File + "`. `make golden` writes this " +
 		"page\nfrom the program and from the comments of the file that comes with it. `reconfigure status` lists all " +
 		"problems of your file.\nA default is the value of a missing key; the file may have another one. " +
 		"[Recipes](../guides/recipes.md) are whole examples.\n")
@@ -108,7 +111,7 @@ func (p *reference) section(path, title string, keys object) {
 				kind = in.unit + ", " + in.kind
 			}
 			if preset == "optional" {
-				preset = "`" + in.preset() + "`"
+				preset = "`" + cmp.Or(presets[at], in.preset()) + "`"
 			}
 			if inner != nil {
 				brackets = "[]"

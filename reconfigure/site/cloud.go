@@ -29,7 +29,7 @@ func providers() []provider {
 	}
 }
 
-// Cloud is what an adapter for a cloud does. docs/guides/clouds.md has the contract, and package cloudtest the suites
+// Cloud is what an adapter for a cloud does. docs/guides/add-cloud.md has the contract, and package cloudtest the suites
 // of it.
 type Cloud interface {
 	operation.Cloud

@@ -35,7 +35,7 @@ func startService(ctx context.Context, dir string) error {
 	}
 	if err := systemctl("start", "--no-block", "--no-ask-password"); err != nil {
 		return fmt.Errorf(
-			"systemd was to start %s, see docs/guides/requests.md; `reconfigure worker` is a worker in this terminal: %w",
+			"systemd was to start %s, see docs/guides/worker.md; `reconfigure worker` is a worker in this terminal: %w",
 			service(dir),
 			err,
 		)

@@ -16,7 +16,7 @@ import (
 type row struct{ part, version, scenario, date, outcome string }
 
 // head is the page without rows.
-const head = "# What was tested before a release\n\n" +
+const head = "<!-- Written by `make release-check`. -->\n# What was tested before a release\n\n" +
 	"`make release-check` writes this page, and `make matrix` the rows of Debian's releases. A run of some tests\n" +
 	"replaces their rows alone: those of other tests have their own date.\n\n" +
 	"| part | version | scenario | date | outcome |\n|---|---|---|---|---|\n"

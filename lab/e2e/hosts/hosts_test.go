@@ -38,7 +38,7 @@ type pair struct {
 }
 
 // deployed starts a lab, and deploys its cluster of at most so many nodes on each control host, as
-// docs/guides/requests.md says.
+// docs/guides/control-hosts.md says.
 func deployed(t *testing.T, most int) *pair {
 	checkout := filepath.Join("..", "..", "..")
 	paths := needs.Tools(t, checkout)

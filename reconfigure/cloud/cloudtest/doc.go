@@ -1,3 +1,3 @@
-// Package cloudtest has the suites of the contract of a cloud, which docs/guides/clouds.md describes. The adapters pass
+// Package cloudtest has the suites of the contract of a cloud, which docs/guides/add-cloud.md describes. The adapters pass
 // them, and so does the simulated cluster.
 package cloudtest
