@@ -183,7 +183,7 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 // newestKnown returns the newest request that came before the worker was told to end; the largest number if that is
 // unknown.
 func (c *controller) newestKnown(ctx context.Context) reconfigure.RequestID {
-	if !c.read {
+	if !c.queue.read {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 		defer cancel()
 		pending, err := c.Journal.Pending(ctx)
@@ -192,7 +192,7 @@ func (c *controller) newestKnown(ctx context.Context) reconfigure.RequestID {
 		}
 		c.note(pending)
 	}
-	return c.newest
+	return c.queue.newest
 }
 
 // lastLook is how long a worker that was told to end waits for the journal.

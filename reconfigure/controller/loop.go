@@ -29,12 +29,10 @@ type controller struct {
 	operator  *operation.Operator
 	interrupt context.CancelFunc // ends the operator and its operations
 	dropping  bool               // the operations were told to end, since a destroy waits
-	requests  map[reconfigure.RequestID]*progress
-	order     []reconfigure.RequestID
-	newest    reconfigure.RequestID // the newest request that was read
-	seen      int64                 // Queue.Changed at the last read of the requests
-	read      bool
-	paused    bool
+
+	requests map[reconfigure.RequestID]*progress
+	queue    queue
+	retry    time.Time // the next attempt after an error of the journal
 
 	underWay map[string]work // by node
 	alone    bool            // a plan that concerns every node is in progress
@@ -43,18 +41,34 @@ type controller struct {
 
 	resumeTimeout time.Duration
 	longest       time.Duration // the longest wait for requests that arrive together
-	looking       bool
-	due           time.Time // when deferred requests are planned again
-	waits         waits     // the last look, if all nodes wait for their jobs
-	pauses        *backoff.ExponentialBackOff
-	retry         time.Time // the next attempt after an error of the journal
+	planning      planning
+	campaign      campaign
+	checked       checked // the last search for suspended nodes
+	comparison    comparison
+}
 
-	campaign campaign
-	checked  checked // the last search for suspended nodes
+// queue is the last read of the requests.
+type queue struct {
+	order  []reconfigure.RequestID
+	newest reconfigure.RequestID // the newest request that was read
+	seen   int64                 // Journal.Changed at the last read
+	read   bool
+	paused bool
+}
 
-	comparing bool
-	compare   time.Time // when the sources are compared next
-	watches   bool      // whether they are compared at all
+// planning is when requests are planned.
+type planning struct {
+	looking bool      // a snapshot is taken, or a plan is made from it
+	due     time.Time // when deferred requests are planned again
+	waits   waits     // the last look, if all nodes wait for their jobs
+	pauses  *backoff.ExponentialBackOff
+}
+
+// comparison is when the sources are compared.
+type comparison struct {
+	working bool
+	due     time.Time // when they are compared next
+	watches bool      // whether they are compared at all
 }
 
 // first is a change of size whose plan concerns every node; the zero value: none is known.
@@ -86,8 +100,9 @@ func newController(ctx context.Context, config Config, outage *outage) *controll
 	p.InitialInterval, p.MaxInterval = again, 2*time.Minute
 	return &controller{
 		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64),
-		requests: map[reconfigure.RequestID]*progress{}, underWay: map[string]work{}, pauses: p,
-		resumeTimeout: longestResume, longest: config.Timing.Longest, watches: config.Reconcile != nil,
+		requests: map[reconfigure.RequestID]*progress{}, underWay: map[string]work{}, planning: planning{pauses: p},
+		resumeTimeout: longestResume, longest: config.Timing.Longest,
+		comparison: comparison{watches: config.Reconcile != nil},
 	}
 }
 
@@ -170,25 +185,36 @@ func (c *controller) step() error {
 
 // idle reports whether there is nothing to do or to wait for.
 func (c *controller) idle() bool {
-	if c.looking || c.dropping || c.comparing || c.campaign.working || len(c.underWay) > 0 || !c.read ||
-		time.Now().Before(c.retry) || c.unwritten() {
+	switch {
+	case c.working():
 		return false
-	}
-	if c.replaced() {
+	case c.replaced():
+		return true
+	case c.Stay, c.campaignGoesOn(), c.comparisonGoesOn():
+		return false
+	case c.queue.paused, len(c.requests) == 0:
 		return true
 	}
-	if c.Campaign != nil && !c.paused && (!c.campaign.asked || c.campaign.stays && !c.Once) {
-		return false
-	}
-	unasked := c.paused && c.compare.IsZero() // nothing is compared in a pause; the call that ends it starts a worker
-	if c.Stay || c.watches && !unasked && !c.Once {
-		return false
-	}
-	if c.paused || len(c.requests) == 0 {
-		return true
-	}
-	first := func(r reconfigure.Request) bool { return !c.requests[r.ID].planned }
-	return c.Once && len(Next(c.pending(), busy{}, first).Together) == 0
+	unplanned := func(r reconfigure.Request) bool { return !c.requests[r.ID].planned }
+	return c.Once && len(Next(c.pending(), busy{}, unplanned).Together) == 0
+}
+
+// working reports whether something is in progress, or is not read or written yet.
+func (c *controller) working() bool {
+	return c.planning.looking || c.dropping || c.comparison.working || c.campaign.working || len(c.underWay) > 0 ||
+		!c.queue.read || time.Now().Before(c.retry) || c.unwritten()
+}
+
+// campaignGoesOn reports whether the campaign has a next step. In a pause it has none.
+func (c *controller) campaignGoesOn() bool {
+	return c.Campaign != nil && !c.queue.paused && (!c.campaign.asked || c.campaign.stays && !c.Once)
+}
+
+// comparisonGoesOn reports whether the sources are compared again. Nothing is compared in a pause; the call that ends
+// it starts a worker.
+func (c *controller) comparisonGoesOn() bool {
+	unasked := c.queue.paused && c.comparison.due.IsZero()
+	return c.comparison.watches && !unasked && !c.Once
 }
 
 // readRequests reads the requests again, if any has come or was cancelled.
@@ -201,26 +227,26 @@ func (c *controller) readRequests() error {
 	if err != nil {
 		return err
 	}
-	if c.paused = paused; c.read && changed == c.seen {
+	if c.queue.paused = paused; c.queue.read && changed == c.queue.seen {
 		return nil
 	}
 	pending, err := c.Journal.Pending(c.ctx)
 	if err != nil {
 		return err
 	}
-	if changed != c.seen {
+	if changed != c.queue.seen {
 		c.campaign.asked, c.campaign.due = false, time.Time{}
 	}
-	c.read, c.seen = true, changed
+	c.queue.read, c.queue.seen = true, changed
 	c.note(pending)
-	c.order = c.order[:0]
+	c.queue.order = c.queue.order[:0]
 	there := map[reconfigure.RequestID]bool{}
 	for _, r := range pending {
 		there[r.ID] = true
-		c.order = append(c.order, r.ID)
+		c.queue.order = append(c.queue.order, r.ID)
 		if c.requests[r.ID] == nil {
 			c.requests[r.ID] = newProgress(r)
-			c.due = time.Time{} // plan requests that an earlier worker deferred at once
+			c.planning.due = time.Time{} // plan requests that an earlier worker deferred at once
 		}
 		c.requests[r.ID].Touched = r.Touched
 	}
@@ -231,14 +257,14 @@ func (c *controller) readRequests() error {
 // note records how far the requests were read.
 func (c *controller) note(pending []reconfigure.Request) {
 	for _, r := range pending {
-		c.newest = max(c.newest, r.ID)
+		c.queue.newest = max(c.queue.newest, r.ID)
 	}
 }
 
 // pending returns the requests without an outcome, oldest first, with their progress.
 func (c *controller) pending() []reconfigure.Request {
 	var all []reconfigure.Request
-	for _, id := range c.order {
+	for _, id := range c.queue.order {
 		if p := c.requests[id]; p != nil {
 			all = append(all, p.request())
 		}
@@ -251,7 +277,7 @@ func (c *controller) pending() []reconfigure.Request {
 func (c *controller) write() error {
 	var ended, deferred []reconfigure.Outcome
 	now := time.Now()
-	for _, id := range c.order {
+	for _, id := range c.queue.order {
 		p := c.requests[id]
 		if p == nil || !p.changed || !p.ended() && now.Sub(p.written) < writeAgain {
 			continue
@@ -288,7 +314,7 @@ func (c *controller) write() error {
 	}
 	for _, o := range ended {
 		if whole(c.requests[o.Request].Mode) { // a destroy ends the comparisons, and a deploy begins them
-			c.compare, c.watches = time.Time{}, c.Reconcile != nil
+			c.comparison.due, c.comparison.watches = time.Time{}, c.Reconcile != nil
 		}
 		delete(c.requests, o.Request)
 		c.campaign.asked, c.campaign.due = false, time.Time{}
@@ -308,12 +334,12 @@ func (c *controller) unwritten() bool {
 
 // startLook takes a snapshot for the requests that may begin, and plans, in another goroutine.
 func (c *controller) startLook() {
-	if c.looking || c.dropping || c.paused || c.replaced() {
+	if c.planning.looking || c.dropping || c.queue.paused || c.replaced() {
 		return
 	}
 	now := time.Now()
 	next := Next(c.pending(), c.busy(now), func(r reconfigure.Request) bool {
-		return c.requests[r.ID].ready(!now.Before(c.due))
+		return c.requests[r.ID].ready(!now.Before(c.planning.due))
 	})
 	var arrivals []reconfigure.Request
 	for _, r := range next.Together {
@@ -322,11 +348,11 @@ func (c *controller) startLook() {
 	if len(arrivals) == 0 || window(arrivals, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
 		return
 	}
-	c.looking = true
-	requests, before, underWay := next.Together, c.waits, c.nodes()
+	c.planning.looking = true
+	requests, before, underWay := next.Together, c.planning.waits, c.nodes()
 	c.wait.Go(func() {
 		if before.covers(requests, now) && before.last(c.ctx) {
-			c.tell(func() { c.looking, c.due = false, time.Now().Add(again) })
+			c.tell(func() { c.planning.looking, c.planning.due = false, time.Now().Add(again) })
 			return
 		}
 		l := c.look(requests, underWay)
@@ -395,7 +421,7 @@ func stopsUntilAge(cluster reconfigure.Cluster) bool {
 
 // looked begins what was planned.
 func (c *controller) looked(l planned, next Selection) {
-	c.looking, c.waits = false, waits{}
+	c.planning.looking, c.planning.waits = false, waits{}
 	if c.ctx.Err() != nil || c.dropping {
 		return
 	}
@@ -410,15 +436,15 @@ func (c *controller) looked(l planned, next Selection) {
 		c.unplanned(l)
 		return
 	}
-	c.pauses.Reset()
-	c.due = time.Now().Add(again)
+	c.planning.pauses.Reset()
+	c.planning.due = time.Now().Add(again)
 	alone := l.plan.Everywhere || l.plan.Shared
 	if alone && len(c.underWay) > 0 {
 		c.first = first{l.requests[0].ID, time.Now()} // admit plans a change of size alone
 		return
 	}
 	if err := c.begin(l, next, alone); err != nil {
-		if c.read = false; c.ctx.Err() == nil && !errors.Is(err, reconfigure.ErrLeaseLost) {
+		if c.queue.read = false; c.ctx.Err() == nil && !errors.Is(err, reconfigure.ErrLeaseLost) {
 			// The reason is a pause or a cancelled request, which the next read of the journal shows, or the journal failed.
 			c.Log.WarnContext(c.ctx, "a plan could not be begun; planning again", "reason", err.Error())
 			c.retry = time.Now().Add(look)
@@ -450,7 +476,7 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 		)
 		c.requests[r.ID].begin(r.Open(), l.plan)
 	}
-	c.waits = waitsOf(l)
+	c.planning.waits = waitsOf(l)
 	for _, o := range next.Undone {
 		delete(c.requests, o.Request)
 	}
@@ -514,7 +540,7 @@ func (c *controller) ended(v reconfigure.Verdict) {
 		}
 		if v.Action == reconfigure.Drain && !p.drained.Contains(v.Node) {
 			// The node may have no jobs. A node whose drain ended waits for its turn.
-			c.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
+			c.planning.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
 		}
 		p.end(v)
 	}
@@ -539,14 +565,14 @@ func (c *controller) unplanned(l planned) {
 		p.changed = !slices.Equal(p.deferred, o.Deferred)
 		p.deferred = o.Deferred
 	}
-	c.due = time.Now().Add(c.pauses.NextBackOff())
+	c.planning.due = time.Now().Add(c.planning.pauses.NextBackOff())
 }
 
 // makeWay ends the operations in progress if a destroy waits for them: nobody will use the nodes. The operations end
 // as they do when a worker is told to end, without verdicts, and their requests are superseded when the destroy
 // begins. If the destroy is cancelled before, they are planned again.
 func (c *controller) makeWay() {
-	if c.dropping || c.paused || c.replaced() || len(c.underWay) == 0 {
+	if c.dropping || c.queue.paused || c.replaced() || len(c.underWay) == 0 {
 		return
 	}
 	superseded := Superseded(c.pending())
@@ -576,24 +602,24 @@ func (c *controller) dropped() {
 
 // startReconcile compares the sources when that is due, in another goroutine.
 func (c *controller) startReconcile() {
-	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches ||
-		c.replaced() {
+	if c.Reconcile == nil || !c.comparison.watches || c.comparison.working || time.Now().Before(c.comparison.due) ||
+		c.queue.paused || c.Once || c.replaced() {
 		return
 	}
-	c.comparing = true
+	c.comparison.working = true
 	c.wait.Go(func() {
 		next, ok := c.Reconcile(c.ctx)
 		c.tell(func() {
-			c.comparing, c.watches = false, ok
-			c.compare = time.Now().Add(next)
-			c.read = false
+			c.comparison.working, c.comparison.watches = false, ok
+			c.comparison.due = time.Now().Add(next)
+			c.queue.read = false
 		})
 	})
 }
 
 // startCampaign advances the campaign when that is due, in another goroutine.
 func (c *controller) startCampaign() {
-	if c.Campaign == nil || c.campaign.working || c.paused || time.Now().Before(c.campaign.due) || c.replaced() {
+	if c.Campaign == nil || c.campaign.working || c.queue.paused || time.Now().Before(c.campaign.due) || c.replaced() {
 		return
 	}
 	c.campaign.working, c.campaign.asked = true, true
@@ -605,7 +631,7 @@ func (c *controller) startCampaign() {
 			if c.campaign.asked {
 				c.campaign.due = time.Now().Add(next)
 			}
-			c.read = false
+			c.queue.read = false
 		})
 	})
 }

@@ -52,10 +52,10 @@ func suspended(pending []reconfigure.Request) map[reconfigure.RequestID]reconfig
 // endSuspended tells the operator to end the operations of resumes whose nodes were suspended later: at once when the
 // suspend has come, and then from time to time, since Slurm may not answer.
 func (c *controller) endSuspended() {
-	if c.operator == nil || len(c.underWay) == 0 || c.newest == c.checked.newest && time.Now().Before(c.checked.again) {
+	if c.operator == nil || len(c.underWay) == 0 || c.queue.newest == c.checked.newest && time.Now().Before(c.checked.again) {
 		return
 	}
-	c.checked = checked{c.newest, time.Now().Add(again)}
+	c.checked = checked{c.queue.newest, time.Now().Add(again)}
 	for id, s := range suspended(c.pending()) {
 		s.Nodes, s.Again = s.Nodes.Intersect(c.requests[id].underWay), s.Again.Intersect(c.requests[id].underWay)
 		if !s.Nodes.Empty() {
