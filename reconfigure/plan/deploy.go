@@ -31,6 +31,8 @@ func (p *planner) deploy(r reconfigure.Request) {
 		switch ok, reason := p.whole(node); {
 		case p.stopped(node):
 			p.refresh(r, node)
+		case ok && p.seen.States[node].PoweringUp(): // slurmd of an older boot does not register
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "Slurm waits for a boot of it"})
 		case ok:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance",
 				Undrain: p.seen.States[node].Retires()}) // it was a cloud node

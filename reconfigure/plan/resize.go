@@ -95,6 +95,9 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	case (state.PoweringDown() || state.PoweredDown()) && !state.Running():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it becomes persistent, and Slurm has powered it down"})
+	case state.PoweringUp(): // Slurm's call for it may have been refused, and slurmd of an older boot does not register
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
+			Reason: "it becomes persistent, and Slurm waits for a boot of it"})
 	case p.stale(node): // a pending power down ends when the node is no longer a cloud node
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent",
 			Undrain: leaves(state) || state.Retires()})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -33,6 +34,14 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "declare", n: 1},
 			{what: "time passes", n: 10},
 			{what: "somebody boots", nodes: []string{"p2"}},
+		}},
+		"a node becomes persistent after Slurm has called for it in vain": {func(s *storm) { s.idle = reconfigure.IdleStop }, []step{
+			{what: "declare", n: 2},
+			{what: "cluster fault", nodes: []string{"p1", "p4"}, fault: simulate.SlurmSilent, on: true},
+			{what: "time passes", n: 2},
+			{what: "time passes", n: 2},
+			{what: "kill now", nodes: []string{"p1"}, n: 2},
+			{what: "jobs need", nodes: []string{"p2", "p5", "p4"}, n: 10},
 		}},
 		"a worker is killed, and loses its lease while its Terraform still runs": {steps: []step{
 			{what: "jobs need", nodes: []string{"p4", "p5"}, n: 1},
