@@ -30,7 +30,12 @@ func (r *Runner) Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure
 	}
 	seen, err := r.execute(ctx, executor{Runner: r, scratch: s, playbook: imagePlaybook}, func(event) {})
 	failures, err := seen.verdicts(node, err)
-	if err = errors.Join(err, failures[i.Node]); err != nil {
+	if err == nil {
+		err = failures[i.Node]
+	} else if ctx.Err() == nil { // Ansible did not start, or could not read the playbook: that is no fault of the node
+		err = noResult(err)
+	}
+	if err != nil {
 		return fmt.Errorf("clean the disk of %s: %w", i.Node, err)
 	}
 	return nil

@@ -681,4 +681,9 @@ func TestCleanRunsOnOneNodeAndSaysWhatFailed(t *testing.T) {
 	if err := r.Clean(t.Context(), r.cluster, r.instances["node03"]); reconfigure.ClassOf(err) != reconfigure.ClassSSH {
 		t.Errorf("error %v of class %s", err, reconfigure.ClassOf(err))
 	}
+	r.Binary = filepath.Join(r.Dir, "no-ansible-playbook")
+	err = r.Clean(t.Context(), r.cluster, r.instances["node01"])
+	if reconfigure.ClassOf(err) != reconfigure.ClassAnsible {
+		t.Errorf("Ansible cannot start: error %v of class %s", err, reconfigure.ClassOf(err))
+	}
 }
