@@ -50,7 +50,7 @@ var arrows = map[string]string{
 	"cloud/openstack":         ". nodeset sleep cloud",
 	"operation/operationtest": ". nodeset operation",
 	"cloud/cloudtest":         ". nodeset operation",
-	"journal/journaltest":     ". nodeset",
+	"journal/journaltest":     ". nodeset controller campaign operation operation/operationtest ssh",
 	"cloud/placement":         ".",
 	"cloud":                   ".",
 	"cloud/libvirt":           ". nodeset sleep cloud cloud/placement",

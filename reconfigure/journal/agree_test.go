@@ -40,12 +40,12 @@ func TestTheJournalInMemoryAgreesWithTheRealOne(t *testing.T) {
 
 // pair is one process that has opened both journals.
 type pair struct {
-	real, memory journaltest.JournalHandle
+	real, memory journaltest.Journal
 	releases     []func() error // of the lease that it has on both
 }
 
 // each calls do with both journals and compares the errors. It reports whether there is none.
-func (p *pair) each(rt *rapid.T, what string, do func(journaltest.JournalHandle) error) bool {
+func (p *pair) each(rt *rapid.T, what string, do func(journaltest.Journal) error) bool {
 	real, memory := do(p.real), do(p.memory)
 	if class(real) != class(memory) {
 		rt.Fatalf("%s: the real journal returns %v, the one in memory %v", what, real, memory)
@@ -90,27 +90,27 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 	}).Draw(rt, "what"); what {
 	case "submit":
 		r := reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of(nodes.Draw(rt, "nodes")...)}
-		p.each(rt, what, func(j journaltest.JournalHandle) error { _, err := j.Submit(ctx, r); return err })
+		p.each(rt, what, func(j journaltest.Journal) error { _, err := j.Submit(ctx, r); return err })
 	case "begin":
 		of := ids.Draw(rt, "ids")
-		p.each(rt, what, func(j journaltest.JournalHandle) error { _, err := j.Begin(ctx, of); return err })
+		p.each(rt, what, func(j journaltest.Journal) error { _, err := j.Begin(ctx, of); return err })
 	case "undo":
 		of, undone := ids.Draw(rt, "ids"), outcomes(ids.Draw(rt, "undone"))
-		p.each(rt, what, func(j journaltest.JournalHandle) error { _, err := j.Begin(ctx, of, undone...); return err })
+		p.each(rt, what, func(j journaltest.Journal) error { _, err := j.Begin(ctx, of, undone...); return err })
 	case "defer":
 		of := outcomes(ids.Draw(rt, "ids"))
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Defer(ctx, of...) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Defer(ctx, of...) })
 	case "finish":
 		of := outcomes(ids.Draw(rt, "ids"))
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Finish(ctx, of...) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Finish(ctx, of...) })
 	case "cancel":
 		id := ids.Draw(rt, "ids")[0]
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Cancel(ctx, id) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Cancel(ctx, id) })
 	case "record":
 		plan, node := rapid.Int64Range(1, 5).Draw(rt, "plan"),
 			rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(rt, "node")
 		events := []reconfigure.Event{event(plan, node, "a"), event(plan, "n3", "b")}
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Record(ctx, events...) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Record(ctx, events...) })
 	case "live":
 		moment := rapid.Custom(func(rt *rapid.T) time.Time {
 			return time.Unix(rapid.Int64Range(1, 9).Draw(rt, "at"), 0).UTC()
@@ -123,7 +123,7 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 		if l.Instance == "" || rapid.IntRange(0, 3).Draw(rt, "ends") == 0 {
 			l.Removed = moment.Draw(rt, "removed")
 		}
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Record(ctx, reconfigure.Event{Life: &l}) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Record(ctx, reconfigure.Event{Life: &l}) })
 	case "job":
 		r := reconfigure.JobRun{
 			ID: rapid.Int64Range(0, 2).Draw(rt, "job"), State: rapid.SampledFrom([]string{"X", "Y"}).Draw(rt, "state"),
@@ -132,18 +132,18 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 		if rapid.Bool().Draw(rt, "ended") {
 			r.Ended = time.Unix(rapid.Int64Range(1, 6).Draw(rt, "end"), 0).UTC()
 		}
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.KeepJobRuns(ctx, r.ID, r) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.KeepJobRuns(ctx, r.ID, r) })
 	case "pause":
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Pause(ctx, "why", "anna") })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Pause(ctx, "why", "anna") })
 	case "continue":
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Continue(ctx) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Continue(ctx) })
 	case "acquire":
 		p.acquire(t, rt)
 	case "release":
 		p.release(rt)
 	case "start":
 		c := reconfigure.Campaign{State: reconfigure.CampaignRunning, Reserved: "r"}
-		p.each(rt, what, func(j journaltest.JournalHandle) error { _, err := j.StartCampaign(ctx, c); return err })
+		p.each(rt, what, func(j journaltest.Journal) error { _, err := j.StartCampaign(ctx, c); return err })
 	case "advance":
 		id := reconfigure.CampaignID(rapid.IntRange(1, 3).Draw(rt, "campaign"))
 		states := []reconfigure.CampaignState{reconfigure.CampaignPaused, reconfigure.CampaignDone}
@@ -152,7 +152,7 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 			mode = ""
 		}
 		r := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes.Draw(rt, "nodes")...)}
-		p.each(rt, what, func(j journaltest.JournalHandle) error {
+		p.each(rt, what, func(j journaltest.Journal) error {
 			_, err := j.AdvanceCampaign(ctx, id,
 				func(c reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error) {
 					c.State = state
@@ -162,13 +162,13 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 		})
 	case "prune":
 		before := time.Unix(rapid.Int64Range(1, 6).Draw(rt, "before"), 0)
-		p.each(rt, what, func(j journaltest.JournalHandle) error { return j.Prune(ctx, before) })
+		p.each(rt, what, func(j journaltest.Journal) error { return j.Prune(ctx, before) })
 	}
 }
 
 func (p *pair) acquire(t *testing.T, rt *rapid.T) {
 	var got []bool
-	for _, j := range []journaltest.JournalHandle{p.real, p.memory} {
+	for _, j := range []journaltest.Journal{p.real, p.memory} {
 		release, ok, err := j.Acquire(t.Context())
 		if err != nil {
 			rt.Fatal(err)
@@ -194,7 +194,7 @@ func (p *pair) release(rt *rapid.T) {
 // compare compares all that can be read, without times.
 func (p *pair) compare(t *testing.T, rt *rapid.T) {
 	ctx := t.Context()
-	view := func(j journaltest.JournalHandle) map[string]any {
+	view := func(j journaltest.Journal) map[string]any {
 		all := map[string]any{}
 		put := func(what string, value any, err error) {
 			if all[what] = value; err != nil {

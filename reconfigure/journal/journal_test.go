@@ -33,10 +33,10 @@ func TestPostgreSQL(t *testing.T) {
 
 // suite are the tests for both databases.
 func suite(t *testing.T, place places) {
-	journaltest.Test(t, func(t testing.TB) journaltest.JournalSetup {
+	journaltest.Test(t, func(t testing.TB) journaltest.Setup {
 		at := place(t)
-		return journaltest.JournalSetup{
-			Open: func(t testing.TB) journaltest.JournalHandle { return open(t, at) },
+		return journaltest.Setup{
+			Open: func(t testing.TB) journaltest.Journal { return open(t, at) },
 			// A successor begins its epoch so.
 			Lose: func(t testing.TB) { must(open(t, at).nextEpoch(t.Context()))(t) },
 		}

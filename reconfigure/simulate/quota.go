@@ -48,6 +48,6 @@ func (w *World) used() reconfigure.Use {
 // full reports whether another instance would exceed the limits.
 func (w *World) full() bool {
 	over := func(limit, used int) bool { return limit >= 0 && used > limit }
-	used := w.used().Plus(each())
-	return over(w.cloud.limit.Instances, used.Instances) || over(w.cloud.limit.Cores, used.Cores) || over(w.cloud.limit.RAM, used.RAM)
+	limit, used := w.cloud.limit, w.used().Plus(each())
+	return over(limit.Instances, used.Instances) || over(limit.Cores, used.Cores) || over(limit.RAM, used.RAM)
 }

@@ -15,78 +15,19 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
 )
 
-// JournalHandle is a journal as one process has it open. The methods are documented at journal.Journal.
-type JournalHandle interface {
-	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
-	Cancel(ctx context.Context, id reconfigure.RequestID) error
-	Pending(ctx context.Context) ([]reconfigure.Request, error)
-	Requests(ctx context.Context, limit int) ([]reconfigure.Request, error)
-	Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
-	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
-	Changed(ctx context.Context) (int64, error)
-
-	Acquire(ctx context.Context) (release func() error, ok bool, err error)
-	WhileHeld(ctx context.Context) (context.Context, context.CancelFunc)
-	Holder(ctx context.Context) string
-	HolderSince(ctx context.Context) (string, time.Time)
-
-	Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error)
-	Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error
-	Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error
-	Record(ctx context.Context, events ...reconfigure.Event) error
-	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
-	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
-	LastMoves(ctx context.Context) (map[string]reconfigure.Event, error)
-	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
-	Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error)
-	EvidenceOf(ctx context.Context, r reconfigure.Request) ([]reconfigure.Evidence, error)
-	Prune(ctx context.Context, before time.Time) error
-
-	Health(ctx context.Context) (map[string]reconfigure.Health, error)
-	UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error
-	Sum(ctx context.Context, node string) (string, error)
-	KeepSums(ctx context.Context, sums map[string]string) error
-	Pause(ctx context.Context, reason, by string) error
-	Continue(ctx context.Context) error
-	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
-
-	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
-	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
-	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
-	Identity(ctx context.Context) (reconfigure.Identity, error)
-	AdoptIdentity(ctx context.Context, id string) error
-	KeepMarked(ctx context.Context) error
-	HostKeys(ctx context.Context) (map[string][]string, error)
-	KeepHostKeys(ctx context.Context, keys map[string][]string) error
-	AdoptHostKeys(ctx context.Context, keys map[string][]string) error
-	Declare(ctx context.Context, d reconfigure.Declaration) (reconfigure.Declaration, error)
-
-	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
-	Campaign(ctx context.Context) (reconfigure.Campaign, bool, error)
-	AdvanceCampaign(
-		ctx context.Context, id reconfigure.CampaignID,
-		update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),
-	) ([]reconfigure.Request, error)
-
-	Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error)
-	KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error
-	JobPosition(ctx context.Context) (int64, error)
-	JobRuns(ctx context.Context, since time.Time, jobs ...int64) ([]reconfigure.JobRun, error)
-	RequestsFor(ctx context.Context, jobs ...int64) ([]reconfigure.Request, error)
-}
-
-// JournalSetup is one journal, empty at first.
-type JournalSetup struct {
+// Setup is one journal, empty at first.
+type Setup struct {
 	// Open opens it again, as another process does. It is closed at the end of the test.
-	Open func(t testing.TB) JournalHandle
+	Open func(t testing.TB) Journal
 	// Lose takes the lease from its holder without telling it. It must not wait.
 	Lose func(t testing.TB)
 }
 
 // Test checks the contract of a journal. New makes one for each rule.
-func Test(t *testing.T, new func(t testing.TB) JournalSetup) {
+func Test(t *testing.T, new func(t testing.TB) Setup) {
 	for _, r := range []struct {
 		name string
 		rule func(journalRule)
@@ -123,9 +64,6 @@ func Test(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"the newest declaration is known to all hosts", journalRule.newestDeclaration},
 		{"host keys are kept by address, and forgotten ones are not adopted", journalRule.hostKeysAreKept},
 		{"checksums are kept by node", journalRule.sumsAreKept},
-		{"health is kept by group", journalRule.healthIsKept},
-		{"a group without failures is forgotten", journalRule.healthIsForgotten},
-		{"no update of health comes between another's", journalRule.healthIsUpdatedWhole},
 		{"a campaign comes back as it was started", journalRule.campaignComesBack},
 		{"one campaign has not ended at a time", journalRule.oneCampaignAtATime},
 		{"a campaign and its requests are written together", journalRule.campaignSubmits},
@@ -145,13 +83,16 @@ func Test(t *testing.T, new func(t testing.TB) JournalSetup) {
 			r.rule(journalRule{t, setup.Open(t), setup})
 		})
 	}
+	t.Run("health", func(t *testing.T) {
+		operationtest.TestHealthStore(t, func(t *testing.T) operationtest.HealthStore { return new(t).Open(t) })
+	})
 }
 
 // journalRule is one rule at its journal.
 type journalRule struct {
 	*testing.T
-	JournalHandle
-	setup JournalSetup
+	Journal
+	setup Setup
 }
 
 // asked compares no more of requests than what was asked for and what they wait for.
@@ -244,8 +185,8 @@ func (j journalRule) token() int64 {
 }
 
 // by returns the rule for another process.
-func (j journalRule) by(another JournalHandle) journalRule {
-	j.JournalHandle = another
+func (j journalRule) by(another Journal) journalRule {
+	j.Journal = another
 	return j
 }
 
@@ -889,13 +830,10 @@ func (j journalRule) contextEnded() {
 	_, submitted := j.Submit(ctx, r)
 	_, pending := j.Pending(ctx)
 	_, began := j.Begin(ctx, idsOf(r))
-	_, health := j.Health(ctx)
-	updated := j.UpdateHealth(ctx, "one", func(reconfigure.Health) reconfigure.Health { return failing("one") })
-	for _, err := range []error{submitted, pending, began, health, updated, j.Finish(ctx, done(r)), j.Cancel(ctx, r.ID)} {
+	for _, err := range []error{submitted, pending, began, j.Finish(ctx, done(r)), j.Cancel(ctx, r.ID)} {
 		j.wantError(context.Canceled, err)
 	}
 	j.equal("pending", []reconfigure.Request{r}, j.pending())
-	j.wantHealth(nil)
 }
 
 func specOf(group string) reconfigure.Spec {
@@ -1011,68 +949,4 @@ func (j journalRule) sumsAreKept() {
 		j.Error("a checksum of no node was kept")
 	}
 	want(map[string]string{"n2": "c"})
-}
-
-func (j journalRule) wantHealth(want map[string]reconfigure.Health) {
-	j.Helper()
-	got, err := j.Health(j.Context())
-	j.noError(err)
-	j.equal("health", want, got)
-}
-
-// replaceHealth replaces a health, which must be as given before.
-func (j journalRule) replaceHealth(before, after reconfigure.Health) {
-	j.Helper()
-	j.noError(j.UpdateHealth(j.Context(), before.Group, func(h reconfigure.Health) reconfigure.Health {
-		j.equal("before", before, h)
-		return after
-	}))
-}
-
-// failing returns a health with every field set.
-func failing(group string) reconfigure.Health {
-	at := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
-	return reconfigure.Health{
-		Group: group, Failures: 3, Since: at,
-		Full: reconfigure.Setback{
-			Node: "node1", Class: reconfigure.ClassCapacity, Reason: "line 1\nline 2 'quoted' «ü»", Time: at.Add(time.Minute),
-		},
-		Last: reconfigure.Setback{Node: "node2", Class: reconfigure.ClassSSH, Reason: "no answer", Time: at.Add(time.Hour)},
-	}.Trying("node3", at.Add(2*time.Hour))
-}
-
-func (j journalRule) healthIsKept() {
-	j.wantHealth(nil)
-	other := failing("other").Trying("", time.Time{})
-	j.replaceHealth(reconfigure.Health{Group: "one"}, failing("one"))
-	j.replaceHealth(reconfigure.Health{Group: "other"}, other)
-	j.wantHealth(map[string]reconfigure.Health{"one": failing("one"), "other": other})
-	j.replaceHealth(failing("one"), failing("")) // the name stays
-	j.wantHealth(map[string]reconfigure.Health{"one": failing("one"), "other": other})
-}
-
-func (j journalRule) healthIsForgotten() {
-	j.replaceHealth(reconfigure.Health{Group: "one"}, failing("one"))
-	j.replaceHealth(failing("one"), reconfigure.Health{})
-	j.wantHealth(nil)
-	j.replaceHealth(reconfigure.Health{Group: "one"}, reconfigure.Health{Group: "one"})
-	j.wantHealth(nil)
-}
-
-func (j journalRule) healthIsUpdatedWhole() {
-	const updates = 20
-	var wait sync.WaitGroup
-	for range updates {
-		wait.Go(func() {
-			err := j.UpdateHealth(j.Context(), "one", func(h reconfigure.Health) reconfigure.Health {
-				h.Failures++
-				return h
-			})
-			if err != nil {
-				j.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	j.wantHealth(map[string]reconfigure.Health{"one": {Group: "one", Failures: updates}})
 }

@@ -13,10 +13,10 @@ import (
 )
 
 func TestJournalConforms(t *testing.T) {
-	journaltest.Test(t, func(testing.TB) journaltest.JournalSetup {
+	journaltest.Test(t, func(testing.TB) journaltest.Setup {
 		j := memory.New()
-		return journaltest.JournalSetup{
-			Open: func(testing.TB) journaltest.JournalHandle { return j.Open() },
+		return journaltest.Setup{
+			Open: func(testing.TB) journaltest.Journal { return j.Open() },
 			Lose: func(testing.TB) { j.LoseLease() },
 		}
 	})

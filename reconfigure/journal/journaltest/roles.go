@@ -1,0 +1,78 @@
+package journaltest
+
+import (
+	"context"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/campaign"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
+)
+
+// Journal is a journal as one process has it open: all that its users need of it. The methods are documented at
+// journal.Journal.
+type Journal interface {
+	controller.Journal
+	campaign.Journal
+	operation.SumStore
+	operationtest.HealthStore
+	ssh.Keeper
+	Callers
+	Holders
+	Events
+	Nodes
+	Usage
+}
+
+// Callers is what commands need: they submit, follow and cancel requests, and pause the worker.
+type Callers interface {
+	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
+	Cancel(ctx context.Context, id reconfigure.RequestID) error
+	Requests(ctx context.Context, limit int) ([]reconfigure.Request, error)
+	Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
+	Pause(ctx context.Context, reason, by string) error
+	Continue(ctx context.Context) error
+	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
+}
+
+// Holders is what shows who holds the lease.
+type Holders interface {
+	Holder(ctx context.Context) string
+	HolderSince(ctx context.Context) (string, time.Time)
+}
+
+// Events is what operations record, and what is shown of it.
+type Events interface {
+	Record(ctx context.Context, events ...reconfigure.Event) error
+	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
+	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
+	LastMoves(ctx context.Context) (map[string]reconfigure.Event, error)
+	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
+	Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error)
+	EvidenceOf(ctx context.Context, r reconfigure.Request) ([]reconfigure.Evidence, error)
+	Prune(ctx context.Context, before time.Time) error
+}
+
+// Nodes is what all control hosts share: the map of nodes, the cluster's id and the declaration.
+type Nodes interface {
+	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
+	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
+	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	Identity(ctx context.Context) (reconfigure.Identity, error)
+	AdoptIdentity(ctx context.Context, id string) error
+	KeepMarked(ctx context.Context) error
+	Declare(ctx context.Context, d reconfigure.Declaration) (reconfigure.Declaration, error)
+}
+
+// Usage is the lives of instances and the runs of jobs.
+type Usage interface {
+	Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error)
+	KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error
+	JobPosition(ctx context.Context) (int64, error)
+	JobRuns(ctx context.Context, since time.Time, jobs ...int64) ([]reconfigure.JobRun, error)
+	RequestsFor(ctx context.Context, jobs ...int64) ([]reconfigure.Request, error)
+}
