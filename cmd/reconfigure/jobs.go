@@ -25,11 +25,12 @@ func jobsCommand() *cli.Command {
 			outputFlag(), sinceFlag("1d, or all that is known where a job or an instance is named"),
 			&cli.StringFlag{Name: "node", Usage: "only jobs that had one of the nodes `HOSTLIST`"},
 			&cli.StringFlag{Name: "instance", Usage: "only jobs that the instance with this `ID` served, or was made for"},
+			fullFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			ids := c.Args().Slice()
 			return showUsage(c, ids, c.String("since"), func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
-				jobs, err := client.Jobs(c.Context, s, l, logger(c), f)
+				jobs, err := client.Jobs(c.Context, s, l, notes(c), f)
 				return shown{jobs, usage.JobTable(jobs, len(ids) > 0)}, err
 			})
 		},
@@ -45,11 +46,12 @@ func reportCommand() *cli.Command {
 			"jobs and instances for keep_days after their end. See docs/guides/jobs.md.",
 		Flags: []cli.Flag{
 			outputFlag(), sinceFlag(standard), &cli.StringFlag{Name: "group", Usage: "only of the node group `NAME`"},
+			fullFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			since := cmp.Or(c.String("since"), standard)
 			return showUsage(c, nil, since, func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
-				report, err := client.Report(c.Context, s, l, logger(c), f, c.String("group"))
+				report, err := client.Report(c.Context, s, l, notes(c), f, c.String("group"))
 				return shown{report, report.Write}, err
 			})
 		},

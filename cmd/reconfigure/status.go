@@ -36,6 +36,7 @@ func statusCommand() *cli.Command {
 					"a missing instance, …"},
 			&cli.BoolFlag{Name: "failing", DisableDefaultText: true,
 				Usage: "only nodes with which something went wrong last"},
+			fullFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			format, err := outputFormat(c)
@@ -55,10 +56,14 @@ func statusCommand() *cli.Command {
 				return err
 			}
 			report = report.Only(picked)
+			problem := s.CloudConfigured() // it is printed with what to do, so the table leaves it out
 			err = format.Write(c.App.Writer, report, func(w io.Writer, wide bool, width int) error {
-				return report.Write(w, status.Layout{Now: time.Now(), Wide: wide, Width: max(width, status.TableWidth)})
+				return report.Write(w, status.Layout{
+					Now: time.Now(), Wide: wide, Width: max(width, status.TableWidth),
+					Verbose: c.Bool("verbose"), CloudTold: problem != nil,
+				})
 			})
-			return errors.Join(err, s.CloudConfigured())
+			return errors.Join(err, problem)
 		},
 	})
 }
@@ -103,7 +108,7 @@ func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Repor
 			return report, usagef(c, "%v", err)
 		}
 	}
-	report, err = client.Status(c.Context, s, logger(c))
+	report, err = client.Status(c.Context, s, notes(c))
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
 		err = usagef(
 			c,

@@ -86,7 +86,7 @@ func (r Reconcile) Write(w io.Writer) error {
 		}
 		_ = text.Table(&b, rows, 0) // writing to a builder never fails
 	}
-	writeUnreachable(&b, r.Unreachable)
+	writeUnreachable(&b, r.Unreachable, true)
 	switch {
 	case r.Whole:
 		b.WriteString("A request for the whole cluster is in progress: no node is judged before it has ended.\n")

@@ -19,6 +19,10 @@ type Layout struct {
 	Now   time.Time
 	Wide  bool // all columns, a line for every node, nothing cut off
 	Width int  // in characters, of the lines of a table that is not wide
+	// Verbose prints the answers of other programs in full.
+	Verbose bool
+	// CloudTold leaves out that the cloud does not answer: the caller prints it.
+	CloudTold bool
 }
 
 // TableWidth is the width of the table if the terminal is not wider. Longer lines are cut off; the wide table has them
@@ -35,17 +39,26 @@ func (r Report) Write(w io.Writer, l Layout) error {
 		r.writeGroups(&b, l)
 	}
 	r.writeRequests(&b, l)
-	if len(r.Unreachable) > 0 {
+	told := slices.DeleteFunc(slices.Clone(r.Unreachable), func(u snapshot.Unreachable) bool {
+		return l.CloudTold && u.Source == snapshot.Cloud
+	})
+	if len(told) > 0 {
 		b.WriteString("\n")
 	}
-	writeUnreachable(&b, r.Unreachable)
+	writeUnreachable(&b, told, l.Verbose)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func writeUnreachable(b *strings.Builder, all []snapshot.Unreachable) {
+func writeUnreachable(b *strings.Builder, all []snapshot.Unreachable, full bool) {
 	for _, u := range all {
-		fmt.Fprintf(b, "%s does not answer: %s\n", u.Source.Words(), u.Reason)
+		reason := u.Reason
+		if line, cut := text.Brief(reason); cut && !full {
+			reason = line + " (-v prints all of it)"
+		} else if !full {
+			reason = line
+		}
+		fmt.Fprintf(b, "%s does not answer: %s\n", u.Source.Words(), reason)
 	}
 }
 

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// notes is the logger of commands that people read the output of: a sentence for each record, on standard error. With
+// --json it is logger.
+func notes(c *cli.Context) *slog.Logger {
+	if wantsJSON(c) {
+		return logger(c)
+	}
+	brief := flagNamed(c.Command.Flags, "verbose") != nil && !c.Bool("verbose")
+	return slog.New(noteHandler{c.App.ErrWriter, brief})
+}
+
+// fullFlag is for commands that print what other programs say.
+func fullFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, DisableDefaultText: true,
+		Usage: "print messages of other programs in full"}
+}
+
+// noteHandler prints the message of each record, and its attributes.
+type noteHandler struct {
+	w     io.Writer
+	brief bool // attributes are cut
+}
+
+func (h noteHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+func (h noteHandler) Handle(_ context.Context, r slog.Record) error {
+	line, more := "reconfigure: "+r.Message, ""
+	r.Attrs(func(a slog.Attr) bool {
+		said := a.Value.String()
+		if h.brief {
+			brief, cut := text.Brief(said)
+			if said = brief; cut {
+				more = " (-v prints all of it)"
+			}
+		}
+		line += ": " + said
+		return true
+	})
+	_, err := fmt.Fprintln(h.w, line+more)
+	return err
+}
+
+// WithAttrs and WithGroup ignore what they add: nothing here uses them.
+func (h noteHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h noteHandler) WithGroup(string) slog.Handler      { return h }
