@@ -286,6 +286,50 @@ func TestRequestsOfSlurmReachTheControlHost(t *testing.T) {
 	}
 }
 
+// TestACheckCallsEachControlHostOnce starts hand_over.sh as slurm_commands.py does.
+func TestACheckCallsEachControlHostOnce(t *testing.T) {
+	const unreached = "control host 192.0.2.10 did not answer (port 2222, exit status 255): ssh prints\ntwo lines\n"
+	for name, tc := range map[string]struct {
+		exits string
+		calls int
+		fails bool
+		said  string
+	}{
+		"the first accepts":  {"0", 1, false, ""},
+		"the second accepts": {"255 0", 2, false, unreached},
+		"none accepts": {"255 127", 2, true, unreached + "control host 192.0.2.11 could not accept the request (port 22, " +
+			"exit status 127): ssh prints\ntwo lines\n"},
+		"the first refuses": {"2", 1, true,
+			"control host 192.0.2.10 refused the request (port 2222, exit status 2): ssh prints\ntwo lines\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := install(t)
+			s.write("exits", tc.exits)
+			var said strings.Builder
+			cmd := exec.CommandContext(t.Context(), filepath.Join(s.dir, "scripts", "hand_over.sh"), "check", "control")
+			cmd.Env = []string{"PATH=" + filepath.Join(s.dir, "bin") + ":/usr/bin:/bin"}
+			cmd.Stderr = &said
+			err := cmd.Run()
+			if (err != nil) != tc.fails || said.String() != tc.said {
+				t.Errorf("error %v, %q", err, &said)
+			}
+			calls := s.calls("ssh")
+			if len(calls) != tc.calls {
+				t.Fatalf("calls of ssh: %+v", calls)
+			}
+			s.hasOptions(calls[0])
+			request := calls[0].Args[len(calls[0].Args)-1]
+			call, err := gate.Parse(gate.Key{Role: gate.Controller}, request)
+			if err != nil || call.Verb != gate.Status {
+				t.Errorf("the gate gets %q: %+v, %v", request, call, err)
+			}
+			if len(s.calls("scontrol")) > 0 {
+				t.Error("scontrol was called")
+			}
+		})
+	}
+}
+
 func TestARebootProgramOnANodeRequestsThatNode(t *testing.T) {
 	s := install(t)
 	// slurmd starts it as slurmctld does, but without an argument; see TestSSHStartsClean for the environment.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,7 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"jobs of a file":               "jobs /etc/shadow",
 		"jobs of a position and more":  "jobs 0 /etc/shadow",
 		"jobs before the first":        "jobs -1",
+		"a call back with a mode":      "call-back resume",
 		"deletion of a reservation":    "scontrol delete ReservationName=reconfigure_1_1",
 		"nothing but blanks":           "   ",
 		"a comment":                    "# scontrol ping",
@@ -137,6 +139,38 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(s.dir, "[cw][ar][li]*")); err != nil || len(left) > 0 {
 		t.Errorf("%v, error %v", left, err)
 	}
+}
+
+// callBack calls CallBack with scripts of the control node that print what hand_over.sh does.
+func callBack(t *testing.T, s tools) error {
+	text, err := os.ReadFile("../../slurmscripts/slurm_commands.py")
+	if err != nil {
+		return err
+	}
+	commands := filepath.Join(s.dir, "slurm_commands.py")
+	if err := os.WriteFile(commands, text, 0o700); err != nil {
+		return err
+	}
+	c := s.client(false, "/bin/sh", "-c", `exec "`+commands+`" "$*"`, "sh")
+	for _, want := range []struct {
+		script   string
+		accepted bool
+		problems string
+	}{
+		{"", true, ""},
+		{"echo one does not >&2", true, "one does not\n"},
+		{"echo none does >&2; exit 1", false, "none does\n"},
+	} {
+		s.set("hand_over.sh", want.script)
+		accepted, problems, err := c.CallBack(t.Context())
+		if err != nil || accepted != want.accepted || problems != want.problems {
+			return fmt.Errorf("%+v: %v, %q, %w", want, accepted, problems, err)
+		}
+		if called := s.calls(); !slices.Contains(called, "hand_over.sh check control") {
+			return fmt.Errorf("calls: %q", called)
+		}
+	}
+	return nil
 }
 
 // TestTheKeyForSlurmRunsWhatTheClientSends calls each method of the client, with the longest of everything.
@@ -175,8 +209,9 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 			_, _, err := c.Test(t.Context(), "reconfigure_12_3", "a-node-01.x", "main", 24*time.Hour)
 			return err
 		},
-		"Release": func() error { return c.Release(t.Context(), "reconfigure_12_3") },
-		"Jobs":    func() error { _, err := c.Jobs(t.Context(), 1<<59); return err },
+		"CallBack": func() error { return callBack(t, s) },
+		"Release":  func() error { return c.Release(t.Context(), "reconfigure_12_3") },
+		"Jobs":     func() error { _, err := c.Jobs(t.Context(), 1<<59); return err },
 	}
 	client := reflect.TypeFor[*Client]()
 	for i := range client.NumMethod() {
