@@ -116,6 +116,9 @@ type Timing struct {
 type Settings struct {
 	StateDir  string // absolute path
 	Directory string // of the cluster on the control hosts, as declared; the keys of Slurm's scripts name it
+	// ControlUser is the owner of that directory, as declared; ControlHosts are the addresses of the control hosts.
+	ControlUser  string
+	ControlHosts []string
 	// AuthorizedKeys is the file with the keys of Slurm's scripts: an absolute path, or one that begins with ~ or ~USER.
 	AuthorizedKeys string
 	Journal        string        // the URL of a PostgreSQL database; empty: SQLite in StateDir

@@ -47,6 +47,7 @@ type Facts struct {
 	Provider reconfigure.Provider
 	UID      int // the owner of the cluster directory, who should own all files
 
+	ControlHost    *ControlHost
 	Files          []File
 	FileSystems    []FileSystem
 	AuthorizedKeys *AuthorizedKeys
@@ -82,7 +83,7 @@ type Report struct {
 // checks returns all checks.
 func checks() []func(Facts) []Finding {
 	return []func(Facts) []Finding{
-		files, siteFiles, disks, authorizedKeys, hostKeys, slurmSettings, hardware, gpus, deadlines, versions, exports, clocks,
+		files, siteFiles, controlHost, disks, authorizedKeys, hostKeys, slurmSettings, hardware, gpus, deadlines, versions, exports, clocks,
 		login, sources, quota, names, partitions, firewall,
 	}
 }

@@ -51,10 +51,11 @@ func healthy() Facts {
 			},
 			NFSShares: []string{"/home"},
 			Settings: reconfigure.Settings{
-				Directory: "/c", BootTimeout: 5 * time.Minute, Retries: 1, HostKeys: reconfigure.HostKeysConsole,
+				Directory: "/c", ControlUser: "eiffel", ControlHosts: []string{"192.0.2.10", "192.0.2.11"},
+				BootTimeout: 5 * time.Minute, Retries: 1, HostKeys: reconfigure.HostKeysConsole,
 			},
 		},
-		UID: 1001, Files: files,
+		UID: 1001, Files: files, ControlHost: &ControlHost{UID: 1001},
 		FileSystems: []FileSystem{{Path: "/c/state", Free: 10 << 30, Files: 1 << 20, Journal: true}},
 		AuthorizedKeys: &AuthorizedKeys{Path: "/h/.ssh/authorized_keys", Lines: []string{
 			`restrict,command="/c/bin/reconfigure --dir /c gate --role controller",from="10.0.0.2" ` +
@@ -174,7 +175,7 @@ func TestEachFinding(t *testing.T) {
 		"a home that others can write": {mode(Home, 0o775), Error, "/h, the home of", "chmod g-w /h"},
 		"a checkout of root's": {
 			func(f *Facts) {
-				f.UID = 0
+				f.UID, f.ControlHost.UID = 0, 0
 				for i := range f.Files {
 					f.Files[i].UID = 0
 				}
@@ -326,6 +327,22 @@ func TestEachFinding(t *testing.T) {
 		"a group in no partition": {
 			func(f *Facts) { f.Cluster.Partitions = nil },
 			Warning, "the group standard is in no partition", "add standard to the groups of a partition",
+		},
+		"a control host's user that is not here": {
+			func(f *Facts) { f.ControlHost.NoUser = true },
+			Error, "this host has no user eiffel, which is control_host.user", "user: of control_host",
+		},
+		"a control host's user that is another one": {
+			func(f *Facts) { f.ControlHost.UID = 1002 },
+			Error, "control_host.user eiffel has uid 1002, and the cluster directory belongs to uid 1001", "user: of",
+		},
+		"a control host's directory that is another one": {
+			func(f *Facts) { f.ControlHost.Directory = "/srv/c" },
+			Error, "control_host.directory is /c, and this cluster directory is /srv/c", "directory: /srv/c of control_host",
+		},
+		"a control host's address that is not here": {
+			func(f *Facts) { f.ControlHost.Elsewhere = true },
+			Warning, "192.0.2.10, 192.0.2.11, declared as control_host, is no address of this host", "address: of",
 		},
 		"GPUs without devices": {
 			func(f *Facts) { f.Cluster.Groups[0].Gres, f.GresConf = "license:1,gpu:a100:4", new(string) },

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +39,9 @@ import (
 func Check(ctx context.Context, a *site.Adapters) (check.Report, error) {
 	g := gatherer{facts: localFacts(a.Site)}
 	var wait sync.WaitGroup
-	sources := []func(context.Context, *site.Adapters, *gatherer){askJournal, askCloud, askTerraform, askAnsible}
+	sources := []func(context.Context, *site.Adapters, *gatherer){
+		askHost, askJournal, askCloud, askTerraform, askAnsible,
+	}
 	for _, ask := range sources {
 		wait.Go(func() { ask(ctx, a, &g) })
 	}
@@ -228,6 +233,51 @@ func addressesIn(text []byte) map[string]bool {
 
 // measured is how many of the newest requests are looked at for times.
 const measured = 300
+
+// askHost compares the declared control host with this host.
+func askHost(ctx context.Context, a *site.Adapters, g *gatherer) {
+	g.ask(ctx, "this host", func(ctx context.Context) (func(*check.Facts), error) {
+		host, err := controlHostOf(ctx, a.Site)
+		return func(f *check.Facts) { f.ControlHost = &host }, err
+	})
+}
+
+func controlHostOf(ctx context.Context, s site.Site) (host check.ControlHost, err error) {
+	declared := s.Cluster.Settings
+	owner, err := user.Lookup(declared.ControlUser)
+	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+		host.NoUser = true
+	} else if err != nil {
+		return host, err
+	} else if host.UID, err = strconv.Atoi(owner.Uid); err != nil {
+		return host, err
+	}
+	here, err := filepath.EvalSymlinks(s.Dir)
+	if err != nil {
+		return host, err
+	}
+	if there, err := filepath.EvalSymlinks(declared.Directory); err != nil || there != here {
+		host.Directory = s.Dir
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return host, err
+	}
+	host.Elsewhere = true
+	for _, address := range declared.ControlHosts {
+		found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", address)
+		if err != nil {
+			return host, err
+		}
+		for _, ip := range found {
+			host.Elsewhere = host.Elsewhere && !slices.ContainsFunc(own, func(a net.Addr) bool {
+				mine, ok := a.(*net.IPNet)
+				return ok && mine.IP.Equal(ip.AsSlice())
+			})
+		}
+	}
+	return host, nil
+}
 
 // askJournal reads how long things took.
 func askJournal(ctx context.Context, a *site.Adapters, g *gatherer) {

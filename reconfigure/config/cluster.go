@@ -43,6 +43,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			Breaker:     d.settings.breaker.is,
 
 			Directory:      d.controlHost.directory.is,
+			ControlUser:    d.controlHost.user.is,
+			ControlHosts:   each(append([]value[string]{d.controlHost.address}, d.controlHost.others...), content),
 			AuthorizedKeys: cmp.Or(d.controlHost.authorizedKeys.is, "~"+d.controlHost.user.is+"/.ssh/authorized_keys"),
 
 			NodesPerState: d.settings.nodesPerState.is,

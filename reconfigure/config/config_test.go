@@ -85,6 +85,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		Settings: reconfigure.Settings{
 			StateDir:  filepath.Join(dir, "state"),
 			Directory: "/opt/eiffel", AuthorizedKeys: "~eiffel/.ssh/authorized_keys",
+			ControlUser: "eiffel", ControlHosts: []string{"192.0.2.10"},
 			Keep:        90 * 24 * time.Hour,
 			Gather:      3 * time.Second,
 			Interrupt:   true,

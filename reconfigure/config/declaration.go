@@ -37,7 +37,10 @@ type control struct {
 	source
 }
 
-type controlHost struct{ user, directory, authorizedKeys value[string] }
+type controlHost struct {
+	address, user, directory, authorizedKeys value[string]
+	others                                   []value[string] // addresses
+}
 
 type group struct {
 	name, prefix    value[string]
@@ -122,16 +125,16 @@ func clusterName() []rule {
 
 func (h *controlHost) schema() object {
 	return object{
-		"address":   text(new(value[string]), address),
+		"address":   text(&h.address, address),
 		"port":      integer(new(value[int]), 1, math.MaxUint16),
 		"user":      text(&h.user, userName()),
 		"directory": text(&h.directory, absolute),
 		"host_key":  text(new(value[string]), maybe(publicKey)),
 		"authorized_keys": text(&h.authorizedKeys,
 			maybe(like(`~?/.+`, "is neither an absolute path nor begins with ~/"))),
-		"others": optional{list(new([]struct{}), func(*struct{}) object {
+		"others": optional{list(&h.others, func(other *value[string]) object {
 			return object{
-				"address":  text(new(value[string]), address),
+				"address":  text(other, address),
 				"port":     integer(new(value[int]), 1, math.MaxUint16),
 				"host_key": text(new(value[string]), publicKey),
 			}

@@ -2,24 +2,28 @@ package text
 
 import "strings"
 
-// Brief returns text of another program as one line of at most about 200 characters, without the frames that Terraform
-// draws around its errors. It reports whether something is left out.
+// Brief returns a message as one line. If it ends with an error of Terraform's, with or without a frame, about 200
+// characters of that are left, without the frame. Brief reports whether something was cut.
 func Brief(s string) (line string, cut bool) {
 	const most = 200
-	frame := func(r rune) rune {
-		if strings.ContainsRune("│╷╵─", r) {
+	own, other := s, ""
+	for _, begin := range []string{"╷", "│", "\nError: "} {
+		if i := strings.Index(own, begin); i >= 0 {
+			own, other = s[:i], s[i:]
+		}
+	}
+	other = OneLine(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("│╷╵", r) {
 			return ' '
 		}
 		return r
+	}, other))
+	if runes := []rune(other); len(runes) > most {
+		other, cut = string(runes[:most]), true
+		if blank := strings.LastIndexByte(other, ' '); blank > 0 {
+			other = other[:blank]
+		}
+		other += " …"
 	}
-	line = OneLine(strings.Map(frame, s))
-	runes := []rune(line)
-	if len(runes) <= most {
-		return line, false
-	}
-	line = string(runes[:most])
-	if blank := strings.LastIndexByte(line, ' '); blank > 0 {
-		line = line[:blank]
-	}
-	return line + " …", true
+	return strings.TrimSpace(OneLine(own) + " " + other), cut
 }

@@ -175,6 +175,27 @@ func TestCheckFindsWhatIsUnsafe(t *testing.T) {
 	}
 }
 
+// TestDeployFindsAWrongControlHost declares a control host that Slurm cannot call, and deploys.
+func TestDeployFindsAWrongControlHost(t *testing.T) {
+	declared := lab.Declaration.ControlHost
+	for says, wrong := range map[string]func(*cluster.ControlHost){
+		"did not answer (port 1, exit status 255)": func(h *cluster.ControlHost) { h.Port = 1 },
+		"could not accept the request (port":       func(h *cluster.ControlHost) { h.Directory += "-elsewhere" },
+	} {
+		lab.Redeclare(t, func(d *cluster.Declaration) {
+			d.ControlHost = declared
+			wrong(&d.ControlHost)
+		})
+		out, code := lab.Call(t, "deploy")
+		if code != 1 || !strings.Contains(out, "Slurm cannot resume nodes: control host "+declared.Address+" "+says) ||
+			!strings.Contains(out, "correct control_host in group_vars/all.yml") {
+			t.Errorf("exit code %d:\n%s", code, out)
+		}
+	}
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.ControlHost = declared })
+	lab.Do(t, "deploy")
+}
+
 func checked(t *testing.T) (report check.Report, code int) {
 	t.Helper()
 	cmd := lab.Reconfigure(t.Context(), "--json", "check")
