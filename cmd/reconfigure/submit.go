@@ -91,6 +91,12 @@ func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 // ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the
 // declaration, which s has as it will be, it is made before.
 func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
+	// Slurm calls once, so its requests wait until the cloud is configured. A person who follows a request gets the error.
+	if !client.ThroughGate(c.Context) && !c.Bool("no-wait") && s.Declared() {
+		if err := s.CloudConfigured(); err != nil {
+			return err
+		}
+	}
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
