@@ -123,8 +123,7 @@ func didYouMean(prefix, word string, known []string) string {
 	return ""
 }
 
-// command completes a command: it takes the flags that all have, its flags are checked, and arguments are refused
-// unless it has some.
+// command completes a command: it adds the flags of all commands, and rejects arguments if the command has none.
 func command(c cli.Command) *cli.Command {
 	action := c.Action
 	c.OnUsageError = onUsageError
@@ -142,7 +141,7 @@ func command(c cli.Command) *cli.Command {
 	return &c
 }
 
-// directory is the cluster directory that was named behind the command, else the one before it.
+// directory returns --dir behind the command, else before it.
 func directory(c *cli.Context) string {
 	for _, level := range c.Lineage() {
 		if dir := level.Path("dir"); dir != "" {
@@ -157,7 +156,7 @@ func wantsJSON(c *cli.Context) bool {
 	return slices.ContainsFunc(c.Lineage(), func(level *cli.Context) bool { return level.Bool("json") })
 }
 
-// hostlist reads the arguments as node names.
+// hostlist returns the nodes that the arguments name.
 func hostlist(c *cli.Context) (nodeset.NodeSet, error) {
 	if !c.Args().Present() {
 		return nodeset.NodeSet{}, usagef(c, "%s needs a hostlist, for instance node[01-04]", c.Command.Name)

@@ -15,10 +15,9 @@ import (
 func cancelCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "cancel",
-		Usage: "take back a request that has not begun, or could not be planned yet",
-		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One for which anything was " +
-			"done goes on to its end, since what is done is done; " +
-			"that is said, and is no success. To cancel a request twice is one.",
+		Usage: "cancel a request that has not begun, or could not be planned yet",
+		Description: "The outcome of the request is then \"cancelled\". A request that has begun is not cancelled: it goes " +
+			"on, and the exit code is 9. Cancelling a request twice is no error.",
 		ArgsUsage: "REQUEST",
 		Action: func(c *cli.Context) error {
 			return withRequest(c, func(_ site.Site, log *journal.Journal, r reconfigure.Request) error {
@@ -58,12 +57,12 @@ func showCancelled(c *cli.Context, r reconfigure.Request, o reconfigure.Outcome)
 	return show(c, o, printing(text))
 }
 
-// tooLateError is that a request cannot be taken back any more.
+// tooLateError means that a request can no longer be cancelled.
 type tooLateError struct{ message string }
 
 func (e *tooLateError) Error() string { return e.message }
 
-// begunError says where a request stands that cannot be taken back, and what is left to do.
+// begunError returns the error for a request that has begun: what it does now.
 func begunError(c *cli.Context, log *journal.Journal, r reconfigure.Request) error {
 	known, err := status.Read(c.Context, log)
 	if err != nil {

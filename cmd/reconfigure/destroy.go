@@ -41,7 +41,7 @@ func destroyCommand() *cli.Command {
 	})
 }
 
-// confirm has the caller type the cluster's name: a yes is typed too easily in the wrong directory.
+// confirm asks for the cluster's name: a yes is typed too easily in the wrong directory.
 func confirm(c *cli.Context, name string) error {
 	fmt.Fprintf(
 		c.App.ErrWriter,

@@ -17,10 +17,9 @@ func evidenceCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "evidence",
 		Usage: "show why nodes failed: their console logs, and what Ansible's task printed",
-		Description: "It is kept when a node does not boot, cannot be set up or does not register, before its " +
-			"instance goes, and for as long as its request. Without --all it is that of " +
-			"each node's last failure. The console log is the end of what the cloud has; what a terminal would obey " +
-			"is replaced in it, but with --json.\n\n" + hostlistHelp,
+		Description: "It is stored when a node does not boot, cannot be configured or does not register, before its " +
+			"instance is removed, and kept as long as its request. Without --all it shows each node's last failure. The " +
+			"console log is the end of what the cloud has; control characters in it are replaced, except with --json.\n\n" + hostlistHelp,
 		ArgsUsage: "[HOSTLIST...]",
 		Flags: []cli.Flag{
 			&cli.Int64Flag{Name: "request", DefaultText: "any",

@@ -21,8 +21,8 @@ func gateCommand() *cli.Command {
 		Name:  "gate",
 		Usage: "carry out what SSH_ORIGINAL_COMMAND asks for, if the key of the caller may ask for it",
 		Description: "The forced command of the keys of Slurm's scripts (authorized_keys, sshd(8)). The role controller " +
-			"may resume, suspend and update nodes and show the status; the role node may update its own node. A call " +
-			"that is refused is in the journal; see docs/how-it-works/gate.md.",
+			"may resume, suspend and update nodes and show the status; the role node may update its own node. Refused " +
+			"calls are in the journal; see docs/how-it-works/gate.md.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "role", Usage: "`ROLE` is controller or node"},
 			&cli.StringFlag{Name: "node", Usage: "the `NODE` whose key this is"},
@@ -45,14 +45,14 @@ func gateCommand() *cli.Command {
 				err = passOn(ctx, c, key, call)
 			}
 			if key.Role == gate.Node && err != nil {
-				return errors.New("not accepted") // what is wrong here is no concern of a node's
+				return errors.New("not accepted") // nodes get no details
 			}
 			return err
 		},
 	})
 }
 
-// passOn carries a call out as the command that it means. A node reads nothing of its output.
+// passOn runs the command that a call stands for. Nodes get none of its output.
 func passOn(ctx context.Context, c *cli.Context, key gate.Key, call gate.Call) error {
 	stdout, stderr := c.App.Writer, c.App.ErrWriter
 	if key.Role == gate.Node {

@@ -2,7 +2,7 @@ package main
 
 import "github.com/urfave/cli/v2"
 
-// helpCommand takes the place of the library's own, whose answer to an unknown command is no usage error of ours.
+// helpCommand replaces the library's, which does not return a usageError for an unknown command.
 func helpCommand() *cli.Command {
 	return command(cli.Command{
 		Name:        "help",

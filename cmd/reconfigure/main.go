@@ -1,5 +1,5 @@
-// Command reconfigure makes a Slurm cluster in a cloud elastic: Slurm and administrators call it, and it has
-// Terraform make or remove the instances, has Ansible configure them, and tells Slurm what became of them.
+// Command reconfigure gives a Slurm cluster elastic nodes in a cloud: Slurm and administrators call it; it makes and
+// removes instances by Terraform, configures them by Ansible, and tells Slurm the result.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 		os.Exit(exitCode(err))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // the second signal ends us the hard way
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

@@ -19,11 +19,10 @@ import (
 func pauseCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "pause",
-		Usage: "have nothing begin until `reconfigure continue`: for maintenance",
-		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. Operations under " +
-			"way go on to their end. " +
-			"`reconfigure status`, and whoever follows a request, show who has paused, since when and why. Said " +
-			"twice, the last word counts.",
+		Usage: "begin nothing until `reconfigure continue`, for maintenance",
+		Description: "Requests are still accepted, and wait; so do those that wait for jobs. Operations that have begun " +
+			"go on to their end. `reconfigure status` and the callers that follow a request show who has paused, since " +
+			"when and why. A second pause replaces the first.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY`, for all who have to wait"}},
 		Action: func(c *cli.Context) error {
 			if text.OneLine(c.String("reason")) == "" {
@@ -42,11 +41,10 @@ func pauseCommand() *cli.Command {
 func continueCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "continue",
-		Usage: "end a pause, and carry out what waits; or have a node group be used again",
-		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With " +
-			"GROUP, a pause goes on: what is known of that node group is " +
-			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is fixed, " +
-			"or there is room again.",
+		Usage: "end a pause and carry out what waits, or use a node group again",
+		Description: "Without a pause it only starts a worker, as every request does. With GROUP, a pause goes on; " +
+			"the failures of that node group are forgotten, so that Slurm gets as many of its nodes as it asks for. Use it " +
+			"when the image is fixed, or there is room again.",
 		ArgsUsage: "[GROUP...]",
 		Flags:     []cli.Flag{workerFlag()},
 		Action: func(c *cli.Context) error {
@@ -101,7 +99,7 @@ func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	})
 }
 
-// showPause shows how it is now.
+// showPause shows whether there is a pause.
 func showPause(c *cli.Context, log *journal.Journal) error {
 	read, err := status.Read(c.Context, log)
 	if err != nil {

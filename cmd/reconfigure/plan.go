@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// planCommand is every command that changes something once more, with --dry-run.
+// planCommand has each command that changes something, with --dry-run.
 func planCommand() *cli.Command {
 	c := &cli.Command{
 		Name:                   "plan",

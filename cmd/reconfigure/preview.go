@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed,
-// the declaration neither: s has it as it would be after the edit, where there is one.
+// preview shows what a request would do if it were made now, together with the waiting ones. Nothing is changed, nor is
+// the declaration: s has it as it would be after the edit, if there is one.
 func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	r.Submitted = time.Now()
 	var report status.Preview

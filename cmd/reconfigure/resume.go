@@ -14,16 +14,14 @@ import (
 )
 
 // hostlistHelp belongs into the description of every command that takes a hostlist.
-const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since a shell has its own idea " +
-	"of brackets."
+const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since the shell expands brackets."
 
 func resumeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "resume",
 		Usage: "make nodes' instances, configure them, and wait until slurmd has registered",
-		Description: "What Slurm's ResumeProgram calls. A node that is there and ready stays as it is; one that is " +
-			"there and Slurm powers up is rebooted, " +
-			"since Slurm waits for a boot that is newer than its own call.\n\n" + hostlistHelp,
+		Description: "Slurm's ResumeProgram calls it. A node that is ready stays as it is. A node that has an instance " +
+			"and that Slurm powers up is rebooted, since Slurm waits for a boot that is newer than its call.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(
 			requestFlags(),
@@ -47,7 +45,8 @@ func resumeCommand() *cli.Command {
 	})
 }
 
-// readJobs reads the resume file. Slurm's calls do without one that is cut, or has another form: the nodes matter more.
+// readJobs reads the resume file. A call with --no-wait goes on without a file that is cut or has another form: the
+// nodes matter more than the jobs.
 func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	file := c.Path("resume-file")
 	if file == "" {
@@ -66,7 +65,7 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	switch {
 	case err == nil:
 		return jobs, nil
-	case c.Bool("no-wait"): // Slurm calls: its jobs wait for the nodes, whatever became of the file
+	case c.Bool("no-wait"): // Slurm calls: its jobs wait for the nodes
 		logger(c).WarnContext(c.Context, err.Error()+": the nodes are resumed without the jobs that it does not name")
 		return jobs, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// newView is the view that fits: a live picture on a terminal, a log elsewhere, and where every step is to be kept.
+// newView returns the display of a request: a live one on a terminal, else, or with --verbose, a log.
 func newView(c *cli.Context, r reconfigure.Request) status.View {
 	if text.IsTerminal(c.App.ErrWriter) && !wantsJSON(c) && !c.Bool("verbose") {
 		return status.NewLiveView(c.App.ErrWriter, r, func() (int, int) { return text.TerminalSize(c.App.ErrWriter) })
@@ -42,7 +42,7 @@ func printing(words ...any) func(io.Writer) error {
 	}
 }
 
-// showOutcome prints an outcome; one that is not as asked is also the error of the call.
+// showOutcome prints an outcome, and returns it as an error unless all nodes are as requested.
 func showOutcome(c *cli.Context, s site.Site, r reconfigure.Request, o reconfigure.Outcome) error {
 	encoded := o
 	if o.Verdicts == nil {

@@ -72,7 +72,7 @@ func logger(c *cli.Context) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))
 }
 
-// siteAnyway is the site for those who need no more than the journal: a declaration that cannot be read is a warning.
+// siteAnyway returns the site for commands that need only the journal: a declaration that cannot be read is a warning.
 func siteAnyway(c *cli.Context) (site.Site, error) {
 	if err := site.CheckOwner(directory(c)); err != nil {
 		return site.Site{}, usagef(c, "%v", err)

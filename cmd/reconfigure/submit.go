@@ -29,16 +29,16 @@ func requestFlags() []cli.Flag {
 	}
 }
 
-// workerFlag belongs to every command that may start a worker. It may stand before the command, too, and takes its
+// workerFlag is for every command that may start a worker. It may also be before the command, and has its environment
 // variable there.
 func workerFlag() *cli.StringFlag {
 	return &cli.StringFlag{
 		Name:  "worker",
-		Usage: "have a worker started by `WHOM`, self or systemd, instead of by the one that group_vars/all.yml names",
+		Usage: "start a worker by `WHOM`, self or systemd, instead of as group_vars/all.yml declares",
 	}
 }
 
-// starterOf is who starts a worker for the call: whoever is named behind the command, else before it, else in the
+// starterOf returns who starts a worker for the call: --worker behind the command, else before it, else the
 // declaration.
 func starterOf(c *cli.Context, declared reconfigure.WorkerStart) (reconfigure.WorkerStart, error) {
 	named := cmp.Or(declared, reconfigure.WorkerSelf) // nothing is declared where the declaration cannot be read
@@ -73,9 +73,8 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	return ask(c, s, r, nil)
 }
 
-// siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it
-// is tried until that is fixed, and a node that is not declared is rejected then. Whoever follows his request hears
-// of it at once instead, and whoever asks for what would not be tried again.
+// siteToSubmit returns the site for a request. Slurm's requests are accepted even if the declaration cannot be read:
+// they are retried until it is fixed. Other callers get the error at once.
 func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site.Site, error) {
 	if unconditional(c, m) {
 		return siteAnyway(c)
@@ -83,13 +82,13 @@ func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site.Site, error) {
 	return siteOf(c)
 }
 
-// unconditional reports whether a request is taken down whatever is wrong here.
+// unconditional reports whether a request is accepted even if the declaration cannot be read.
 func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 	return c.Bool("no-wait") && !c.Bool("dry-run") && controller.Retries(m)
 }
 
-// ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the
-// declaration, which s has as it will be, it is made before.
+// ask stores a request, has a worker carry it out, and follows it to its outcome. An edit of the declaration, which s
+// has already, is made before.
 func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	// Slurm calls once, so its requests wait until the cloud is configured. A person who follows a request gets the error.
 	if !client.ThroughGate(c.Context) && !c.Bool("no-wait") && s.Declared() {
@@ -129,9 +128,8 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) err
 	return followToTheEnd(c, s, log, r)
 }
 
-// handOver leaves requests that are on disk to a worker: to the one that holds the lease, since it looks once more
-// after it has released it, or to a new one. A process of its own for each of hundreds of callers would slow down
-// them all.
+// handOver leaves requests that are on disk to a worker: the one that holds the lease, which looks for requests once
+// more after it has released it, or a new one. A worker for each of hundreds of callers would slow them all down.
 func handOver(c *cli.Context, s site.Site, log *journal.Journal, requests ...reconfigure.Request) error {
 	if err := s.Remember(); err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls

@@ -10,10 +10,10 @@ func suspendCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "suspend",
 		Usage: "remove the instances of cloud nodes that Slurm has given up",
-		Description: "What Slurm's SuspendProgram and ResumeFailProgram call. Persistent nodes, nodes with a job, " +
+		Description: "Slurm's SuspendProgram and ResumeFailProgram call it. Persistent nodes, nodes with a job, " +
 			"and nodes that Slurm would still use are left alone. " +
-			"By hand, `scontrol update nodename=HOSTLIST state=power_down` is the better way: Slurm then calls this " +
-			"itself.\n\n" + hostlistHelp,
+			"By hand, use `scontrol update nodename=HOSTLIST state=power_down` instead: Slurm then calls this " +
+			"command.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags:     requestFlags(),
 		Action: func(c *cli.Context) error {

@@ -11,12 +11,11 @@ import (
 func updateCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "update",
-		Usage: "make nodes what is declared now, or reboot those that are",
+		Usage: "change nodes to what is declared now, or reboot those that already match",
 		Description: "A node whose image, flavor or network is not what group_vars/all.yml declares now is rebuilt, " +
-			"resized or replaced; one that is what is declared " +
-			"is rebooted. A node that Slurm has in use is drained first, and its jobs are waited for; meanwhile " +
-			"other requests go on. Cloud nodes that are not there stay away.\n\n" +
-			"It is also what Slurm's RebootProgram calls: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" " +
+			"resized or replaced; a node that matches the declaration is rebooted. A node that Slurm uses is drained " +
+			"first, until its jobs have ended; meanwhile other requests go on. Cloud nodes without an instance are not made.\n\n" +
+			"Slurm's RebootProgram calls it too: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" " +
 			"HOSTLIST` has the nodes made anew, and " +
 			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" +
 			"With --outdated, and without a hostlist, it starts a campaign, and returns: the nodes that differ from the " +
@@ -26,11 +25,11 @@ func updateCommand() *cli.Command {
 		Flags: append(
 			append(requestFlags(), campaignFlags()...),
 			&cli.BoolFlag{Name: "reimage", DisableDefaultText: true,
-				Usage: "make a new instance of a node that is what is declared, too"},
-			&cli.StringFlag{Name: "image", Usage: "take the image `NAME` instead of the one that is declared"},
+				Usage: "make a new instance also of a node that matches the declaration"},
+			&cli.StringFlag{Name: "image", Usage: "use the image `NAME` instead of the declared one"},
 			drainTimeoutFlag(),
 			&cli.BoolFlag{Name: "from-slurm", DisableDefaultText: true,
-				Usage: "Slurm reboots the nodes: look into their reasons for what is to be done"},
+				Usage: "Slurm reboots the nodes: their reasons say what to do"},
 		),
 		Action: func(c *cli.Context) error {
 			timeout, err := drainTimeout(c)

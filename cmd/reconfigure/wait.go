@@ -14,9 +14,8 @@ func waitCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "wait",
 		Usage: "follow a request to its outcome, as its caller does",
-		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and " +
-			"has the exit code that its caller gets. " +
-			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
+		Description: "It shows what has happened to the request so far and follows it to its end, with the exit code " +
+			"that its caller gets. If the request has ended, it shows the outcome. Ctrl-C stops only the display.",
 		ArgsUsage: "REQUEST",
 		Flags: []cli.Flag{
 			verboseFlag(""),

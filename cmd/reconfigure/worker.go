@@ -16,11 +16,10 @@ func workerCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "worker",
 		Usage: "carry out the requests that wait, then end",
-		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for " +
-			"requests that `reconfigure status` shows as waiting " +
-			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It " +
-			"stays while requests wait for jobs, or cannot be planned, " +
-			"and, with reconfigure.reconcile_minutes, to look for what differs.",
+		Description: "Every request starts a worker if none runs, so there is no need to call it, except for requests that " +
+			"`reconfigure status` shows as waiting after the control host or the worker went down. If a worker runs already, " +
+			"this one ends at once. It stays while requests wait for jobs or cannot be planned and, with " +
+			"reconfigure.reconcile_minutes, to compare the sources.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron " +
 				"or a look at what happens", DisableDefaultText: true},
@@ -42,7 +41,7 @@ func workerCommand() *cli.Command {
 	})
 }
 
-// tellWhyIdle says why a worker may end at once.
+// tellWhyIdle logs why a worker may end at once.
 func tellWhyIdle(ctx context.Context, log *journal.Journal, out *slog.Logger) error {
 	if who := log.Holder(ctx); who != "" {
 		out.InfoContext(ctx, "another worker is at work", "holder", who)
