@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,5 +98,25 @@ func TestSyntax(t *testing.T) {
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestThePrologOfTheSite finds it and the time that it may take, in any case of letters.
+func TestThePrologOfTheSite(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for extra, want := range map[string]string{
+		"{}":                                "960 []",
+		"{PROLOGSLURMCTLD: /site/prolog}":   "960 [/site/prolog]",
+		"{PrologEpilogTimeout: 20, Foo: 1}": "15 []",
+	} {
+		text := "- hosts: localhost\n  vars_files: [" + here + "/roles/slurm_scripts/vars/main.yml]\n  tasks:\n" +
+			"    - ansible.builtin.debug: {msg: '{{ slurm_scripts_launch_limit }} [{{ slurm_scripts_prolog }}]'}\n" +
+			"      vars: {slurm: {resume_timeout: 900, extra: " + extra + "}}\n"
+		if said := playbook(t, text); !strings.Contains(said, want) {
+			t.Errorf("with %s: want %q in\n%s", extra, want, said)
+		}
 	}
 }

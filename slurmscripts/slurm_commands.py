@@ -44,6 +44,8 @@ CANARIES = [
     ["canary", "test", NAME, NODE, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "[1-9][0-9]{0,3}"],
     ["canary", "release", NAME],
 ]
+# Nodes that have come up: up.sh lets the jobs start that wait for them.
+UP = ["up", r"(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9][A-Za-z0-9_.,\[\]-]{0,32767}"]
 # Jobs: their numbers, users, partitions, states, times and nodes, and no other text.
 JOBS = ["jobs", "[0-9]{1,18}"]
 QUEUE = ["squeue", "--noheader", "--all", "--states=all", "--format=%A|%u|%P|%T|%V|%S|%e|%N"]
@@ -259,6 +261,8 @@ def main(line):
         return call_back()
     if allowed(argv, CANARIES):
         return {"reserve": reserve, "test": test, "release": release}[argv[1]](*argv[2:])
+    if allowed(argv, [UP]):
+        return call(os.path.join(os.path.dirname(os.path.abspath(__file__)), "up.sh"), argv[1]).returncode
     if allowed(argv, COMMANDS):
         # Bytes, since the locale may have another encoding.
         os.execvpe(argv[0], [word.encode() for word in argv], environment())

@@ -112,6 +112,9 @@ func prepare(dir string) (err error) {
 		"slurm_scripts_control_hosts":   []any{controlHost("192.0.2.10", 2222), controlHost("192.0.2.11", 22)},
 		"slurm_scripts_directory":       somewhere + "/scripts",
 		"slurm_scripts_key_directory":   somewhere + "/keys",
+		"slurm_scripts_up":              somewhere + "/up",
+		"slurm_scripts_prolog":          somewhere + "/own prolog",
+		"slurm_scripts_launch_limit":    900,
 		"slurm_scripts_path":            somewhere + "/bin:/usr/bin:/bin",
 		"slurm_scripts_pauses":          []int{0, 0},
 		"slurm_scripts_connect_timeout": 10,
@@ -279,8 +282,10 @@ func TestRequestsOfSlurmReachTheControlHost(t *testing.T) {
 			if call, err := gate.Parse(gate.Key{Role: gate.Controller}, request); err != nil {
 				t.Errorf("the gate refuses it: %+v, %v", call, err)
 			}
-			if len(s.calls("scontrol")) > 0 {
-				t.Error("scontrol was called")
+			for _, c := range s.calls("scontrol") {
+				if !slices.Equal(c.Args, []string{"show", "hostnames", hostlist}) {
+					t.Errorf("scontrol was called: %q", c.Args)
+				}
 			}
 		})
 	}

@@ -274,6 +274,10 @@ var edits = []struct{ name, from, to, want string }{
 	{"an unknown setting of the cluster", "extra: {}", "extra: {MaxJobCuont: 5}",
 		"slurm.extra.MaxJobCuont: unknown key: slurmctld of 22.05 and 24.11 would not start with it; did you mean " +
 			"MaxJobCount?"},
+	{"a prolog of the site", "extra: {}", "extra: {PrologSlurmctld: /site/prolog}", ""},
+	{"prologs of the site", "extra: {}", "extra: {PrologSlurmctld: /site/prologs/*}",
+		`slurm.extra.PrologSlurmctld: "/site/prologs/*" is not the absolute path of one program; with slurm.launch: ` +
+			"at_once, the launch program calls it for each job"},
 	{"a setting of a later release", "extra: {}", "extra: {NamespaceType: namespace/linux}", ""},
 	{"a setting of nodes in a later release", "CPUs: 4", "Topology: default", ""},
 	{"a setting of partitions in a later release", "MaxTime: 7-00:00:00", "Topology: default", ""},
@@ -541,5 +545,14 @@ func TestAMissingFileIsNoProblemOfTheDeclaration(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), config.File) {
 		t.Errorf("%q does not name the file", err)
+	}
+}
+
+// Without the launch program Slurm calls the site's own prologs, of which there may be several.
+func TestSlurmCallsPrologsWithoutTheLaunchProgram(t *testing.T) {
+	text := strings.NewReplacer("launch: at_once", "launch: slurm", "extra: {}", "extra: {PrologSlurmctld: '/site/*'}").
+		Replace(shipped(t))
+	if _, err := config.Load(directory(t, text)); err != nil {
+		t.Error(err)
 	}
 }

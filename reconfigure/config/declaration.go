@@ -73,6 +73,7 @@ type timing struct {
 	suspendTime, suspendTimeout, resumeTimeout value[int]
 
 	accountingStorage value[string]
+	launch            value[string]
 }
 
 type settingsOfTool struct {
@@ -234,7 +235,11 @@ func (l *limit) schema() object {
 	return object{"groups": texts(&l.groups), "max": integer(&l.max, 0, nodeset.MaxNodes)}
 }
 
+// atOnce is the default of slurm.launch.
+const atOnce = "at_once"
+
 func (d *declaration) slurmSchema() object {
+	d.slurm.launch.is = atOnce
 	parameter := like(`[A-Za-z0-9_]+(=[^, #]+)?`, "is not one of slurm.conf's SlurmctldParameters")
 	return object{
 		"suspend_time":          plainSeconds(&d.slurm.suspendTime, 1, math.MaxInt32),
@@ -243,6 +248,7 @@ func (d *declaration) slurmSchema() object {
 		"resume_rate":           measured("nodes a minute", integer(new(value[int]), 0, slurm16)),
 		"suspend_rate":          measured("nodes a minute", integer(new(value[int]), 0, slurm16)),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
+		"launch":                optional{word(&d.slurm.launch, atOnce, "slurm")},
 		"accounting_storage":    byDefault("none", word(&d.slurm.accountingStorage, "none", slurmdbd)),
 		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), slurmconf.LaterSettings(), ofCluster())},
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -184,4 +185,12 @@ func (d *declaration) checkSlurm(r *report) {
 			r.add(own.place, "cannot be set here: it is generated from slurm.accounting_storage")
 		}
 	}
+	prolog, set := d.extra["prologslurmctld"]
+	if set && prolog.ok && d.slurm.launch.is == atOnce && !onePath.MatchString(prolog.is) {
+		r.add(prolog.place, "%q is not the absolute path of one program; with slurm.launch: %s, the launch program calls "+
+			"it for each job", prolog.is, atOnce)
+	}
 }
+
+// onePath matches an absolute path that is no pattern. Slurm takes patterns, of several programs.
+var onePath = regexp.MustCompile(`^/[^*?\[ ,"]*$`)

@@ -44,6 +44,7 @@ type Client struct {
 	lister  atomic.Pointer[lister] // the lister that works; nil: not known yet
 	// listsAll: nodes cannot be listed by name
 	listsAll atomic.Bool
+	arrivals arrivals
 }
 
 // New returns a client. It connects at its first call.

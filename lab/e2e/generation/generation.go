@@ -118,6 +118,7 @@ func scenarios() []scenario {
 		{"settings fit the release", (*Lab).settingsFitTheRelease, everywhere},
 		{"a second deploy changes nothing", (*Lab).theSecondDeployChangesNothing, inFull},
 		{"job, node, suspend", (*Lab).aJobOnACloudNode, everywhere},
+		{"a job outlives its launch program", (*Lab).aJobOutlivesItsLaunchProgram, inFull},
 		{"a job that exceeds its memory is killed", (*Lab).aJobThatExceedsItsMemoryIsKilled, everywhere},
 		{"a job has its cores only", (*Lab).aJobHasItsCoresOnly, everywhere},
 		{"after a plain reboot slurmd waits for the playbooks", (*Lab).afterAPlainRebootSlurmdWaits, inFull},

@@ -54,6 +54,7 @@ func (l *Lab) aJobOnACloudNode(t *testing.T) {
 	l.asRoot(t, "systemctl", "stop", worker)
 	id := l.Job(t, "--nodelist=node02", "--wrap=true")
 	l.AwaitJob(t, id, "COMPLETED")
+	l.assertLaunchedAtOnce(t, id)
 	if text := l.asRoot(t, "journalctl", "--no-pager", "--unit", worker); !strings.Contains(text, "node02") {
 		t.Errorf("the journal of the worker does not name node02:\n%s", text)
 	}

@@ -1,0 +1,225 @@
+package slurmscripts_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// lists takes the place of scontrol: it expands one hostlist.
+	lists = `#!/bin/sh
+case $3 in
+node\[01-02\]) printf 'node01\nnode02\n' ;;
+*) printf '%s\n' "$3" ;;
+esac
+`
+	passes = "#!/bin/sh\nprintf '%s\\n' \"$SLURM_JOB_NODELIST\" >>\"$(dirname \"$0\")/prologs\"\n"
+)
+
+// launching are the scripts with a folder for the nodes that are up.
+func launching(t *testing.T) *scripts {
+	t.Helper()
+	s := install(t)
+	s.write("bin/scontrol", lists)
+	s.write("own prolog", passes)
+	s.do(os.Mkdir(filepath.Join(s.dir, "up"), 0o700))
+	// A question to Slurm may last longer than the prolog that asks it.
+	t.Cleanup(func() { s.until("all processes have ended", func() bool { return !s.busy() }) })
+	return s
+}
+
+// busy reports whether a process runs that was started in the folder.
+func (s *scripts) busy() bool {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	s.do(err)
+	return slices.ContainsFunc(lines, func(line string) bool {
+		words, _ := os.ReadFile(line)
+		return bytes.Contains(words, []byte(s.dir+"/scripts"))
+	})
+}
+
+// prolog is the prolog of a job with these nodes, before it starts.
+func (s *scripts) prolog(nodes string) *exec.Cmd {
+	cmd := exec.CommandContext(s.Context(), filepath.Join(s.dir, "scripts", "launch.sh"))
+	cmd.Env = []string{"SLURM_JOB_NODELIST=" + nodes}
+	return cmd
+}
+
+// begin starts a prolog, and returns a function that returns how it ended. It is called once.
+func (s *scripts) begin(nodes string) func() error {
+	s.Helper()
+	cmd := s.prolog(nodes)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	return func() error {
+		err := cmd.Wait()
+		if said.Len() > 0 {
+			s.Errorf("launch.sh prints %q", said.String())
+		}
+		return err
+	}
+}
+
+func (s *scripts) path(node string) string { return filepath.Join(s.dir, "up", node) }
+
+func (s *scripts) has(node string) bool {
+	_, err := os.Lstat(s.path(node))
+	return err == nil
+}
+
+// up runs up.sh, as slurm_commands.py does.
+func (s *scripts) up(nodes ...string) {
+	s.Helper()
+	if out, err := exec.Command(filepath.Join(s.dir, "scripts", "up.sh"), nodes...).Output(); err != nil {
+		s.Fatalf("up.sh: %v: %s", err, out)
+	}
+}
+
+func TestAJobWhoseNodesAreUpStartsAtOnce(t *testing.T) {
+	s := launching(t)
+	s.write("up/node01", "")
+	s.write("up/node02", "")
+	for _, nodes := range []string{"node01", "node[01-02]"} {
+		if out, err := s.prolog(nodes).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v: %s", nodes, err, out)
+		}
+	}
+	if calls := s.calls("sinfo"); len(calls) > 0 {
+		t.Errorf("Slurm was asked: %v", calls)
+	}
+}
+
+func TestAJobWaitsForAllOfItsNodes(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "node01 mix#\nnode02 mix#\n")
+	first, second := s.begin("node[01-02]"), s.begin("node02")
+	s.until("both wait", func() bool { return s.has(".node01") && s.has(".node02") })
+	s.up("node02")
+	if err := second(); err != nil {
+		t.Errorf("the job on node02 alone: %v", err)
+	}
+	s.until("the file of node02", func() bool { return s.has("node02") && !s.has(".node02") })
+	if !s.has(".node01") {
+		t.Error("the job on both nodes does not wait for node01")
+	}
+	s.write("waiting", "node01 mix\nnode02 mix\n") // else its own question may answer
+	s.up("node[01-02]")
+	if err := first(); err != nil {
+		t.Errorf("the job on both nodes: %v", err)
+	}
+}
+
+// Nobody calls up.sh for a node that was up before, or while no worker runs.
+func TestAWaitingJobAsksSlurm(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "node01 idle~\nnode01 idle\nnode03 alloc\nnode04 mix*\nnode05 down\nnode06 alloc#\n")
+	if err := s.begin("node01")(); err != nil {
+		t.Error(err)
+	}
+	s.until("both files", func() bool { return s.has("node01") && s.has("node03") })
+	for _, node := range []string{"node04", "node05", "node06"} {
+		if s.has(node) {
+			t.Errorf("%s counts as up", node)
+		}
+	}
+	if err := s.begin("node03")(); err != nil {
+		t.Error(err)
+	}
+	s.up() // again, too early
+	if calls := s.calls("sinfo"); len(calls) != 1 {
+		t.Errorf("Slurm was asked %d times", len(calls))
+	}
+}
+
+func TestANodeThatIsSuspendedIsAwaitedAgain(t *testing.T) {
+	s := launching(t)
+	s.up("node[01-02]")
+	s.write("up/node03", "")
+	s.start("suspend.sh", "node[01-02]", "")
+	if s.has("node01") || s.has("node02") || !s.has("node03") {
+		t.Error("the wrong files are gone")
+	}
+	s.untilGone()
+}
+
+// Slurm requeues a job whose prolog fails.
+func TestALaunchFailsWithTheSitesPrologAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		spoil  func(s *scripts)
+		status int
+	}{
+		{"the site's prolog succeeds", func(*scripts) {}, 0},
+		{"the site's prolog fails", func(s *scripts) { s.write("own prolog", passes+"exit 3\n") }, 3},
+		{"no folder", func(s *scripts) { s.do(os.RemoveAll(filepath.Join(s.dir, "up"))) }, 0},
+		{"no room for a pipe", func(s *scripts) { s.write("bin/mkfifo", "#!/bin/sh\nexit 1\n") }, 0},
+		{"no scontrol", func(s *scripts) { s.do(os.Remove(filepath.Join(s.dir, "bin", "scontrol"))) }, 0},
+		{"no lock", func(s *scripts) { s.write("bin/flock", "#!/bin/sh\nexit 1\n"); s.write("bin/timeout", "#!/bin/sh\n") }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := launching(t)
+			s.write("waiting", "node01 idle\nnode02 idle\n")
+			tc.spoil(s)
+			err := s.begin("node[01-02]")()
+			var exit *exec.ExitError
+			if status := 0; err != nil {
+				if errors.As(err, &exit) {
+					status = exit.ExitCode()
+				}
+				if status != tc.status {
+					t.Errorf("exit status %d (%v), want %d", status, err, tc.status)
+				}
+			} else if tc.status != 0 {
+				t.Errorf("exit status 0, want %d", tc.status)
+			}
+			text, err := os.ReadFile(filepath.Join(s.dir, "prologs"))
+			if err != nil || strings.TrimSpace(string(text)) != "node[01-02]" {
+				t.Errorf("the site's prolog ran with %q, %v", text, err)
+			}
+		})
+	}
+}
+
+func (s *scripts) do(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestALaunchEndsInTime has shorter times than the rendered ones.
+func TestALaunchEndsInTime(t *testing.T) {
+	for _, tc := range []struct{ name, long, short, up string }{
+		{"no node comes up", "now + 900", "now + 1", ""},
+		{"one of the nodes is late", "now + 30", "now + 1", "node01"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := launching(t)
+			s.write("waiting", "")
+			text, err := os.ReadFile(filepath.Join(s.dir, "scripts", "launch.sh"))
+			s.do(err)
+			if !strings.Contains(string(text), tc.long) {
+				t.Fatalf("launch.sh has no %q", tc.long)
+			}
+			s.write("scripts/launch.sh", strings.ReplaceAll(string(text), tc.long, tc.short))
+			if tc.up != "" {
+				s.write("up/"+tc.up, "")
+			}
+			if err := s.begin("node[01-02]")(); err != nil {
+				t.Error(err)
+			}
+			if !s.has(".node02") && tc.up != "" {
+				t.Error("it did not wait for node02")
+			}
+		})
+	}
+}
