@@ -19,23 +19,13 @@ import (
 )
 
 // A control host that is a machine of the lab has the release of the nodes, systemd, and all that an administrator
-// installs by the steps of docs/start/install.md. Only Go and git are not there: the program is built on this computer.
+// installs by the steps of docs/start/tutorial.md. Only Go and git are not there: the program is built on this computer.
 
 const (
 	machineSite      = "/opt/eiffel"
 	machineTerraform = "/usr/local/bin/terraform"
 	machineMirror    = "/opt/eiffel-mirror"
 )
-
-// installAsRoot and installAsUser return the commands of docs/start/install.md that make the user and the user's key.
-func installAsRoot() []string {
-	return []string{
-		"useradd --create-home --shell /bin/bash eiffel",
-		"install -d -o eiffel -g eiffel /opt/eiffel",
-	}
-}
-
-func installAsUser() []string { return []string{"ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519"} }
 
 func (l *Lab) hasMachine() bool { return l.cfg.Packages != "" }
 
@@ -122,26 +112,10 @@ func (l *Lab) installPackages(context.Context) error {
 	return err
 }
 
-// followInstall types the steps, which the page must have.
+// followInstall types the first section of the tutorial.
 func (l *Lab) followInstall(ctx context.Context) error {
-	text, err := os.ReadFile(filepath.Join(l.cfg.Checkout, "docs", "start", "install.md"))
-	if err != nil {
+	if err := l.FollowTutorial(ctx, "Install"); err != nil {
 		return err
-	}
-	for _, line := range append(installAsRoot(), installAsUser()...) {
-		if !strings.Contains(string(text), line) {
-			return fmt.Errorf("docs/start/install.md no longer has the step %q", line)
-		}
-	}
-	for _, line := range installAsRoot() {
-		if _, err := l.asRoot(line); err != nil {
-			return err
-		}
-	}
-	for _, line := range installAsUser() {
-		if out, err := l.onMachine(ctx, "/", "sh", "-c", line).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", line, err, out)
-		}
 	}
 	uid, err := l.asRoot("id -u " + User)
 	if err != nil {
@@ -203,7 +177,7 @@ func (l *Lab) onMachine(ctx context.Context, dir string, argv ...string) *exec.C
 	return cmd
 }
 
-// InstallService has systemd run the worker, by the steps of docs/start/install.md, in a control host that is a
+// InstallService has systemd run the worker, as docs/guides/worker.md says, in a control host that is a
 // machine. The declaration says so from then on.
 func (l *Lab) InstallService() error {
 	if _, err := l.asRoot("make --directory=" + machineSite + " install-service"); err != nil {

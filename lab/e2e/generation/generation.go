@@ -3,6 +3,7 @@
 package generation
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -67,6 +68,7 @@ func (l *Lab) Main(m *testing.M, of Generation) (code int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	l.Deploy = func(ctx context.Context) error { return l.FollowTutorial(ctx, "Deploy") }
 	return l.Lab.Main(m, cluster.Config{
 		Name: of.name, Gateway: netip.MustParsePrefix(of.gateway),
 		Systemd: of.base(installed), Packages: of.packages(installed),
@@ -127,6 +129,7 @@ func scenarios() []scenario {
 		{"scontrol reboot for a reimage", (*Lab).reimageBySlurm, everywhere},
 		{"scontrol reboot, by the other one of slurmctld and slurmd", (*Lab).rebootTheOtherWay, newerInFull},
 		{"each job of a partition has a fresh instance", (*Lab).eachJobHasAFreshInstance, newerInFull},
+		{"the tutorial", (*Lab).tutorial, inFull},
 	}
 }
 

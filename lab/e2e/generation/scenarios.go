@@ -273,3 +273,21 @@ func (l *Lab) settingsFitTheRelease(t *testing.T) {
 }
 
 func (l *Lab) slurmConforms(t *testing.T) { l.ConformSlurm(t, "node02") }
+
+// tutorial types the rest of docs/start/tutorial.md. Its first sections have installed and deployed this lab. It is the
+// last scenario, since the tutorial ends with an empty project.
+func (l *Lab) tutorial(t *testing.T) {
+	for _, section := range []string{"Run a job", "Reimage a node", "Destroy the cluster"} {
+		before, _ := l.Server("node01")
+		if err := l.FollowTutorial(t.Context(), section); err != nil {
+			t.Fatal(err)
+		}
+		after, found := l.Server("node01")
+		switch {
+		case section == "Reimage a node" && after.ID == before.ID:
+			t.Errorf("node01 has instance %s as before", after.ID)
+		case section == "Destroy the cluster" && (found || len(l.Servers()) > 0):
+			t.Errorf("the project is not empty: %v", l.Servers())
+		}
+	}
+}

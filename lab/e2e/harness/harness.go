@@ -23,6 +23,9 @@ import (
 // it with its cloud nodes powered down.
 type Lab struct {
 	*cluster.Lab
+	// Deploy, if not nil, deploys the cluster instead of a call of `reconfigure deploy`.
+	Deploy func(context.Context) error
+
 	name string
 }
 
@@ -71,10 +74,21 @@ func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declara
 			return 1, err
 		}
 	}
-	if out, err := l.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("deploy: %w\n%s\n%s", err, out, l.WorkerLogs())
+	if err := l.deploy(context.Background()); err != nil {
+		return 1, fmt.Errorf("deploy: %w\n%s", err, l.WorkerLogs())
 	}
 	return m.Run(), nil
+}
+
+func (l *Lab) deploy(ctx context.Context) error {
+	if l.Deploy != nil {
+		return l.Deploy(ctx)
+	}
+	out, err := l.Reconfigure(ctx, "deploy").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
 }
 
 // ReleaseVariable is the variable of the environment that names the release of Debian on the machines of labs that do
