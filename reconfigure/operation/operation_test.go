@@ -196,7 +196,7 @@ func TestRefusalChangesNothingAndHasAVerdict(t *testing.T) {
 		verdicts := l.carry()
 		l.want("verdicts", 2, len(verdicts))
 		for node, said := range verdicts {
-			if !strings.HasPrefix(said, "refused apply: refused: Terraform's plan holds 1 change(s)") ||
+			if !strings.HasPrefix(said, "refused apply: refused: Terraform's plan has 1 change(s)") ||
 				!strings.Contains(said, "node p1: would rebuild") {
 				l.Errorf("%s: %s", node, said)
 			}
