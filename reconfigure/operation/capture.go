@@ -33,7 +33,7 @@ func (o *operation) capture() error {
 		return errors.Join(err, problem)
 	}
 	o.unfit = false
-	o.touched.Store(false) // what is there is in order, also if there is no image
+	o.progress.touch(false) // what is there is in order, also if there is no image
 	return err
 }
 

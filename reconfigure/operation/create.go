@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
 )
 
 // create makes the node's instance, or replaces it, and brings it up.
@@ -60,7 +61,7 @@ func (o *operation) another() error {
 // bringUp is one attempt.
 func (o *operation) bringUp() error {
 	o.enter(reconfigure.PhaseApply)
-	o.appeared.Store(nil)
+	o.progress.forget()
 	if err := o.provision(); err != nil {
 		return err
 	}
@@ -76,16 +77,16 @@ func (o *operation) provision() error {
 	wait := o.timing.Pause
 	var last error
 	for attempt := 1; ; attempt++ {
-		made, err := o.ask(o.ctx, provision{})
+		made, err := o.ask(o.ctx, o.makes())
 		if err == nil {
-			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
+			o.instance, o.settled, o.finished, o.taken = made.Instance, made.Settled, true, made.Taken
 			o.removed = false
 			if o.change.Action == reconfigure.Stop {
 				o.endLife()
 			} else {
-				o.beginLife(made.instance.ID, o.taken)
+				o.beginLife(made.Instance.ID, o.taken)
 			}
-			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
+			o.found(map[string]reconfigure.Instance{o.change.Node: made.Instance})
 			return nil
 		}
 		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // an attempt came before
@@ -110,8 +111,8 @@ func (o *operation) provision() error {
 // hurried reports whether most of the node's time was over before the cloud had its instance: the control host, or the
 // queue for Terraform, took it. An instance that is late then says nothing about its group.
 func (o *operation) hurried() bool {
-	made := o.made.Load()
-	return made == 0 || time.Unix(0, made).Sub(o.began) > o.change.Deadline.Sub(o.began)/2
+	made := o.progress.get().made
+	return made.IsZero() || made.Sub(o.began) > o.change.Deadline.Sub(o.began)/2
 }
 
 // overtaken returns errLate if the node's time has ended and its instance had little of it; else nil.
@@ -125,7 +126,7 @@ func (o *operation) overtaken() error {
 // late classifies the end of the node's time. If the operation has only waited for a run, or its instance had little
 // of the time, that is no fault of its instance.
 func (o *operation) late(err error) error {
-	if errors.Is(err, errLate) && !o.waiting.Load() && !o.hurried() {
+	if errors.Is(err, errLate) && !o.progress.get().waiting && !o.hurried() {
 		return reconfigure.Classify(reconfigure.ClassBoot, err)
 	}
 	return err
@@ -141,7 +142,7 @@ func (o *operation) fresh() bool {
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
 func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
-	o.exists(reconfigure.Server{ID: o.instance.ID})
+	o.progress.appeared(reconfigure.Server{ID: o.instance.ID})
 	err := o.answers(fresh)
 	if late := o.overtaken(); err != nil && late != nil {
 		return late
@@ -245,17 +246,17 @@ func (o *operation) adopt() error {
 	if o.isGone("") && o.change.Node != o.round.Cluster.Control.Name {
 		return o.makeAnew()
 	}
-	adopted, err := o.ask(o.ctx, provision{})
+	adopted, err := o.ask(o.ctx, o.takes())
 	if err != nil {
 		return err
 	}
-	o.beginLife(adopted.instance.ID, true)
+	o.beginLife(adopted.Instance.ID, true)
 	if !o.configures() {
 		o.passed(registered) // Slurm uses it
 		return nil
 	}
-	o.instance = adopted.instance
-	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})
+	o.instance = adopted.Instance
+	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.Instance})
 	return o.boot(false)
 }
 
@@ -303,7 +304,7 @@ func (o *operation) restart() error {
 	if gone {
 		return o.makeAnew()
 	}
-	o.touched.Store(true)
+	o.progress.touch(true)
 	_, deps := o.using()
 	if err := deps.Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
 		return byDefault(reconfigure.ClassBoot, o.cause(err))
@@ -341,7 +342,7 @@ func (o *operation) takeUp() error {
 func (o *operation) goOn() error {
 	o.note("a worker that has ended had begun its boot, which goes on")
 	o.taken = true
-	o.touched.Store(true)
+	o.progress.touch(true)
 	var err error
 	switch o.change.At {
 	case reconfigure.PhaseConfigure:
@@ -367,7 +368,7 @@ func (o *operation) restoreEntry() error {
 		return nil
 	}
 	o.note("the map of nodes asks for another instance than the declared one, which it has: the entry is corrected")
-	_, err := o.ask(o.ctx, provision{})
+	_, err := o.ask(o.ctx, o.makes())
 	return err
 }
 
@@ -377,25 +378,9 @@ func (o *operation) guard(ctx context.Context) error {
 		return nil
 	}
 	state, err := o.state(ctx)
-	busy := inUse(o.instance, state, err)
+	busy := provision.InUse(o.instance, state, err)
 	if busy != nil {
 		o.round.leave(o.change.Node)
 	}
 	return busy
-}
-
-// inUse returns why an instance must not be ended now, or nil. A tainted instance hardly ever has a job, so it may be
-// ended while Slurm is unreachable. But an administrator may have tainted one that is in use.
-func inUse(instance reconfigure.Instance, state reconfigure.NodeState, unreachable error) error {
-	var busy error
-	switch {
-	case unreachable != nil && instance.Tainted:
-	case unreachable != nil:
-		busy = fmt.Errorf("left alone: Slurm does not answer, so it is unknown whether a job runs on it: %w", unreachable)
-	case state.Running():
-		busy = errors.New("left alone: a job runs on it")
-	case state.Usable():
-		busy = errors.New("left alone: Slurm has it in use, and may start a job on it at any moment")
-	}
-	return reconfigure.Classify(reconfigure.ClassRefused, busy)
 }

@@ -6,32 +6,15 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
 )
 
-// Watch gets the messages of a tool about a node; an empty node stands for shared resources. It must not block.
-type Watch = func(node, message string)
-
-// Provisioner makes and removes instances in one shard. It has one user at a time.
-type Provisioner interface {
-	// State returns this shard's map of nodes, and the instances in Terraform's state.
-	State(ctx context.Context) (reconfigure.State, error)
-	// Preview MUST NOT change anything. It returns a *reconfigure.Refusal if Terraform would do what was not asked for,
-	// and a *reconfigure.Unplannable if single nodes cannot be planned.
-	Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error)
-	// Apply MUST carry out just that preview, and tell watch when the first change begins. When interrupt is closed it
-	// ends soon and gracefully; the failure of an interrupted change is reconfigure.ErrInterrupted, and
-	// reconfigure.ErrUntried too if it was not begun. An error means that there are no results by node: what happened is
-	// unknown.
-	Apply(ctx context.Context, p reconfigure.Preview, watch Watch, interrupt <-chan struct{}) (reconfigure.Failures, error)
-	// Adopt adds servers to the state as the finished instances of the plan's nodes, in place of tainted entries and of
-	// missing ones. An empty plan of Terraform must prove each. What is not proven MUST be left as it was, and is in the
-	// failures.
-	Adopt(
-		ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server,
-	) (nodeset.NodeSet, reconfigure.Failures, error)
-	// Discard removes the saved plan of a Preview that is not applied.
-	Discard(p reconfigure.Preview) error
-}
+// Watch, Provisioner and Quota are what runs of Terraform use.
+type (
+	Watch       = provision.Watch
+	Provisioner = provision.Terraform
+	Quota       = provision.Quota
+)
 
 // Cloud is the cloud's API, beside Terraform.
 type Cloud interface {
@@ -58,12 +41,6 @@ type Cloud interface {
 type ShelvedImages interface {
 	// RemoveShelvedImage removes that image of an instance that is gone, and returns its name; empty: there is none.
 	RemoveShelvedImage(ctx context.Context, i reconfigure.Instance) (name string, err error)
-}
-
-// Quota reads the quota of the project.
-type Quota interface {
-	// Room returns the quota and its use now. Others may use it too.
-	Room(ctx context.Context) (reconfigure.Room, error)
 }
 
 // Images makes images of instances. An image is found again by its name and the request that it is for.

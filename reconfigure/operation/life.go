@@ -7,21 +7,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// appearance is a server of the node, and when the cloud was first seen to have it.
-type appearance struct {
-	server reconfigure.Server
-	at     time.Time
-}
-
-// exists notes that the cloud has the new instance. It may be called from any goroutine.
-func (o *operation) exists(s reconfigure.Server) {
-	now := time.Now()
-	o.made.CompareAndSwap(0, now.UnixNano())
-	if last := o.appeared.Load(); last == nil || last.server.ID != s.ID {
-		o.appeared.Store(&appearance{s, now})
-	}
-}
-
 // beginLife records that an attempt has an instance; continues is that of Life.
 func (o *operation) beginLife(id string, continues bool) {
 	if id == "" || o.change.Action == reconfigure.Stop { // without an id it would be an end
@@ -32,8 +17,8 @@ func (o *operation) beginLife(id string, continues bool) {
 		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
 		FlavorID: spec.FlavorID, Planned: o.began, Made: time.Now(), Continues: continues,
 	}
-	if a := o.appeared.Load(); a != nil && a.server.ID == id {
-		o.life.Made, o.life.Host = a.at, a.server.Host
+	if a := o.progress.get().server; a.ID == id {
+		o.life.Made, o.life.Host = o.progress.get().at, a.Host
 	}
 	source := o.round.Cluster.Control.Source
 	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok {
@@ -62,8 +47,8 @@ func registered(l *reconfigure.Life) *time.Time { return &l.Registered }
 
 // failLife records why the new instance did not come up, also of one that the cloud has given up.
 func (o *operation) failLife(err error) {
-	if a := o.appeared.Load(); o.life.Instance == "" && a != nil && a.server.ID != "" {
-		o.beginLife(a.server.ID, false)
+	if a := o.progress.get().server; o.life.Instance == "" && a.ID != "" {
+		o.beginLife(a.ID, false)
 	}
 	if o.life.Instance != "" && o.life.Registered.IsZero() {
 		o.life.Failed = said(err)
@@ -74,7 +59,7 @@ func (o *operation) failLife(err error) {
 // endLife records that the node has no instance any more, or a stopped one.
 func (o *operation) endLife() {
 	o.life = reconfigure.Life{}
-	o.appeared.Store(nil)
+	o.progress.forget()
 	o.recordLife(reconfigure.Life{Node: o.change.Node, Removed: time.Now()})
 }
 

@@ -40,24 +40,17 @@ type operation struct {
 	stale    bool         // Slurm has a reason of ours of a node that is up
 	sum      string       // of what the last run of the playbooks configures it from; empty: it is not kept
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
-	touched  atomic.Bool  // a change of the instance was asked for, so something may be left; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
-	waiting  atomic.Bool  // for a run of Terraform or Ansible that has not begun; read by other goroutines
+
+	progress progress // with Terraform and Ansible; set by other goroutines
 
 	began time.Time              // the operation
 	seen  reconfigure.Configured // by the playbooks
-	made  atomic.Int64           // when the cloud was first seen to have the new instance, in Unix nanoseconds; 0: not yet
-
-	appeared atomic.Pointer[appearance] // of the attempt's instance; nil: not yet; set by other goroutines
-	life     reconfigure.Life           // of the new instance; without an id while there is none
+	life  reconfigure.Life       // of the new instance; without an id while there is none
 }
 
-var (
-	// errLate ends an operation at the time when Slurm gives the node up.
-	errLate = errors.New("it was not ready before Slurm gives it up")
-	// errStays is the failure of a removal.
-	errStays = errors.New("its instance is still there")
-)
+// errLate ends an operation at the time when Slurm gives the node up.
+var errLate = errors.New("it was not ready before Slurm gives it up")
 
 // run carries out the change, and returns the verdict; false if the operator has ended before.
 func (o *operation) run() (v reconfigure.Verdict, ended bool) {
@@ -169,7 +162,7 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 		if v.Class == reconfigure.ClassOther {
 			v.Class = ""
 		}
-	case errors.As(err, &refusal) && !o.touched.Load() && !o.unfit: // else a first half was done, and the rest was refused
+	case errors.As(err, &refusal) && !o.progress.get().touched && !o.unfit: // else a first half was done, and the rest was refused
 		v.Status = reconfigure.StatusRefused
 	}
 	return v

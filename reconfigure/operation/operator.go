@@ -20,18 +20,20 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // Operator starts operations, and has what they share.
 type Operator struct {
-	timing    Timing
-	playbooks *batcher.Batcher[configuring, reconfigure.Configured]
-	states    *batcher.Batcher[asked, map[string]reconfigure.NodeState]
-	servers   *batcher.Batcher[asked, map[string][]reconfigure.Server]
-	updates   *batcher.Batcher[update, struct{}]
-	notices   *batcher.Batcher[jobNotice, struct{}]
-	sums      *batcher.Batcher[summing, string]
+	timing      Timing
+	provisioner *provision.Provisioner
+	playbooks   *batcher.Batcher[configuring, reconfigure.Configured]
+	states      *batcher.Batcher[asked, map[string]reconfigure.NodeState]
+	servers     *batcher.Batcher[asked, map[string][]reconfigure.Server]
+	updates     *batcher.Batcher[update, struct{}]
+	notices     *batcher.Batcher[jobNotice, struct{}]
+	sums        *batcher.Batcher[summing, string]
 
 	wait sync.WaitGroup // for all that was started
 
@@ -39,7 +41,6 @@ type Operator struct {
 	ctx       context.Context // the operator's own; runs that serve several operations end with it
 	deps      Deps
 	cluster   reconfigure.Cluster
-	shards    map[string]*provisioning
 	instances map[string]reconfigure.Instance // as Terraform or the cloud had them last
 	noMore    map[string]bool                 // ids of instances that the cloud does not have any more
 	underWay  map[string]*operation           // by node
@@ -50,11 +51,23 @@ type Operator struct {
 // verdicts. If the cause is reconfigure.ErrLeaseLost, nothing more is done to the cluster.
 func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Timing) *Operator {
 	o := &Operator{
-		timing: timing, ctx: ctx, deps: deps, cluster: cluster, shards: map[string]*provisioning{},
+		timing: timing, ctx: ctx, deps: deps, cluster: cluster,
 		instances: map[string]reconfigure.Instance{}, noMore: map[string]bool{}, underWay: map[string]*operation{},
 		cameUp: map[string]time.Time{},
 	}
 	runs, asks, tells := o.together(timing.Quiet, timing.Longest), o.together(0, 0), o.together(atOnce, atOnce)
+	o.provisioner = provision.New(ctx, provision.Config{
+		Timing: provision.Timing{
+			Poll: timing.Poll, Quiet: timing.Quiet, Longest: timing.Longest, Preview: timing.Preview,
+			Straggler: timing.Straggler, Build: timing.Build,
+		},
+		Under: &o.wait, States: o.statesOf, Servers: o.serversOf, Found: o.found, NoRoom: o.giveUp,
+		Using: func() (reconfigure.Cluster, provision.Deps) {
+			cluster, deps := o.using()
+			return cluster, provision.Deps{Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota}
+		},
+		Note: func(plans map[int64]bool, message string) { o.noteRun(plans, reconfigure.PhaseApply, message) },
+	})
 	o.playbooks = batcher.New(runs, o.configureAll)
 	o.states = batcher.New(asks, o.askStates)
 	o.servers = batcher.New(asks, o.askServers)

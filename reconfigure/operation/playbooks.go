@@ -56,7 +56,7 @@ func (o *operation) configure() error {
 
 // runPlaybooks is one run.
 func (o *operation) runPlaybooks() error {
-	o.waiting.Store(true)
+	o.progress.wait(true)
 	seen, err := o.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
 		o.started, o.seen = true, seen
@@ -64,8 +64,8 @@ func (o *operation) runPlaybooks() error {
 		return nil
 	}
 	if errors.Is(err, errLate) {
-		o.started = !o.waiting.Load() // the playbooks may have started it
-		return err                    // not a failure of the playbooks
+		o.started = !o.progress.get().waiting // the playbooks may have started it
+		return err                            // not a failure of the playbooks
 	}
 	return byDefault(reconfigure.ClassPlaybook, o.cause(err))
 }
@@ -83,13 +83,13 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 	if len(calls) == 0 {
 		return
 	}
-	of, rounds := map[string]*configureCall{}, map[*round]bool{}
+	of, plans := map[string]*configureCall{}, map[int64]bool{}
 	for _, c := range calls {
-		rounds[c.In.op.round] = true
+		plans[c.In.op.round.Number] = true
 		of[c.In.op.change.Node] = c
-		c.In.op.waiting.Store(false)
+		c.In.op.progress.wait(false)
 	}
-	o.noteRun(rounds, reconfigure.PhaseConfigure, ansibleRuns+extent.Changed.String())
+	o.noteRun(plans, reconfigure.PhaseConfigure, "Ansible: "+extent.Changed.String())
 	defer closeConfigured(calls)
 	defer context.AfterFunc(allGone(ctx, calls), cancel)()
 	progress, ended := make(chan struct{}, 1), make(chan struct{})

@@ -31,7 +31,7 @@ func (o *operation) stop() error {
 	}
 	o.note("it is removed instead: " + said(err))
 	if problem := o.discard(o.ctx); problem != nil {
-		o.touched.Store(false) // it is left to the next suspend
+		o.progress.touch(false) // it is left to the next suspend
 		return fmt.Errorf("%w; it could not be stopped: %s", problem, said(err))
 	}
 	left := o.remark

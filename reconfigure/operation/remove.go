@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
 )
 
 // remove lets Terraform remove the instance. If slurm.conf changes with that, the node is handed to power saving after
 // the playbooks have run.
 func (o *operation) remove() error {
 	o.enter(reconfigure.PhaseApply)
-	stays := fmt.Errorf("%w %s after its removal began", errStays, o.timing.Remove)
+	stays := fmt.Errorf("%w %s after its removal began", provision.ErrStays, o.timing.Remove)
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timing.Remove, stays)
 	defer cancel()
 	if err := o.removal(ctx); err != nil {
@@ -40,8 +41,8 @@ func (o *operation) removal(ctx context.Context) error {
 	wait := o.timing.Pause
 	var last error
 	for {
-		made, err := o.ask(ctx, provision{remove: true})
-		o.settled = made.settled
+		made, err := o.ask(ctx, o.removes())
+		o.settled = made.Settled
 		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
 		if refused && last != nil { // an attempt came before
 			o.note(said(err))
@@ -84,13 +85,13 @@ func (o *operation) removeShelved(ctx context.Context) {
 
 // discard removes what an attempt has left.
 func (o *operation) discard(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timing.Remove, errStays)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timing.Remove, provision.ErrStays)
 	defer cancel()
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
 	o.instance, o.finished, o.removed = reconfigure.Instance{}, false, true
-	o.touched.Store(false)
+	o.progress.touch(false)
 	o.gone(o.change.Node)
 	return nil
 }

@@ -75,7 +75,7 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if o.unfit {
 		reason = reconfigure.ImageReason + ": " + reason
 	}
-	renewed := o.unfit || o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action.Boots())
+	renewed := o.unfit || o.progress.get().touched && (o.change.Action == reconfigure.Replace || o.change.Action.Boots())
 	compute := o.change.Node != o.round.Cluster.Control.Name
 	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
@@ -105,7 +105,7 @@ func (o *operation) awaited(s reconfigure.NodeState) bool {
 	a := o.change.Action
 	expected := a == reconfigure.Create || a == reconfigure.Replace || a.Boots()
 	absent := known && expected && !s.Ready() && !s.Running()
-	drained := known && expected && o.touched.Load() && s.Drained() && !s.Running() // no job can start there
+	drained := known && expected && o.progress.get().touched && s.Drained() && !s.Running() // no job can start there
 	return absent || drained || s.Down() && s.Ours() || s.Rebooting() || s.PoweringUp()
 }
 
@@ -137,7 +137,7 @@ func (o *operation) finish(err error) {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && (o.touched.Load() || o.leftOver(err)) && !((o.persistent() || o.kept) && o.finished) {
+	if !good && (o.progress.get().touched || o.leftOver(err)) && !((o.persistent() || o.kept) && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
 		}
@@ -158,7 +158,7 @@ func (o *operation) finish(err error) {
 			o.note("the reason of its last failure could not be cleared: " + err.Error())
 		}
 	}
-	broken := !good && (o.touched.Load() && o.persistent() || o.unfit)
+	broken := !good && (o.progress.get().touched && o.persistent() || o.unfit)
 	if o.change.Undrain && !broken {
 		if err := o.undrainStale(ctx); err != nil {
 			o.note("its drain could not be taken back: " + err.Error())

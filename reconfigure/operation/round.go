@@ -3,12 +3,12 @@ package operation
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
 )
 
 // shared is the order of Terraform's work for a round that is Shared. The shared resources are made before the other
@@ -86,23 +86,27 @@ func (r *round) provisioned(o *operation) {
 	}
 }
 
-// expected returns the number of nodes of the default shard that are not provisioned yet.
-func (r *round) expected(calls []*provisionCall) int {
-	r.shared.lock.Lock()
-	defer r.shared.lock.Unlock()
-	missing := len(r.shared.here)
-	for node := range r.shared.here {
-		if slices.ContainsFunc(calls, func(c *provisionCall) bool { return c.In.op != nil && c.In.op.change.Node == node }) {
-			missing--
-		}
+// awaited returns the nodes of the default shard that are not provisioned yet.
+func (s *shared) awaited() nodeset.NodeSet {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return nodeset.Collect(maps.Keys(s.here))
+}
+
+// askShared has Terraform carry out the round's order for the shared resources in a shard.
+func (o *Operator) askShared(r *round, shard string) error {
+	order := provision.Shared{Plan: r.Number, Desired: r.Plan.Desired, Changed: r.Plan.Nodes()}
+	if shard == reconfigure.DefaultShard {
+		order.Awaited = r.shared.awaited
 	}
-	return missing
+	_, err := o.provisioner.In(shard).Do(o.ctx, order, func(provision.Event) {})
+	return err
 }
 
 // provisionShared lets Terraform make, change or remove the shared resources.
 func (o *Operator) provisionShared(r *round) {
 	if !r.shared.destroy {
-		_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
+		r.shared.err = o.askShared(r, reconfigure.DefaultShard)
 		close(r.shared.done)
 		if r.shared.err == nil {
 			o.provisionOthers(r)
@@ -116,7 +120,7 @@ func (o *Operator) provisionShared(r *round) {
 		return
 	}
 	o.provisionOthers(r)
-	_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
+	r.shared.err = o.askShared(r, reconfigure.DefaultShard)
 	close(r.shared.done)
 }
 
@@ -129,7 +133,7 @@ func (o *Operator) provisionOthers(r *round) {
 	for _, shard := range reconfigure.Shards(both) {
 		if shard != reconfigure.DefaultShard {
 			wait.Go(func() {
-				if _, err := o.in(shard).calls.Do(o.ctx, provision{round: r}); err != nil && r.shared.err == nil {
+				if err := o.askShared(r, shard); err != nil && r.shared.err == nil {
 					o.noteRound(r, "the ports of workspace "+shard+" are not as declared: "+err.Error())
 				}
 			})
@@ -140,16 +144,16 @@ func (o *Operator) provisionOthers(r *round) {
 
 // noteRound records a message about a whole plan.
 func (o *Operator) noteRound(r *round, message string) {
-	o.noteRun(map[*round]bool{r: true}, reconfigure.PhaseApply, message)
+	o.noteRun(map[int64]bool{r.Number: true}, reconfigure.PhaseApply, message)
 }
 
 // noteRun records a message about a run, once for each plan that it serves, with the same time.
-func (o *Operator) noteRun(rounds map[*round]bool, phase reconfigure.Phase, message string) {
+func (o *Operator) noteRun(plans map[int64]bool, phase reconfigure.Phase, message string) {
 	_, deps := o.using()
 	now := time.Now()
-	for r := range rounds {
+	for number := range plans {
 		deps.Recorder.Record(reconfigure.Event{
-			Time: now, Plan: r.Number, Phase: phase, Level: reconfigure.Note, Message: message,
+			Time: now, Plan: number, Phase: phase, Level: reconfigure.Note, Message: message,
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package operation
+package provision
 
 import (
 	"context"
@@ -10,11 +10,12 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // delivery is the progress of one call of a run.
 type delivery struct {
-	call    *provisionCall
+	call    *call
 	effect  reconfigure.Effect // what Terraform does to the instance; empty: nothing
 	before  string             // id of the instance that the node had
 	early   bool               // it may be delivered early: no resource of the node comes after its instance
@@ -24,27 +25,18 @@ type delivery struct {
 	server  reconfigure.Server // the delivered server; zero: removed, or in ERROR
 }
 
-// The beginnings of the events of runs.
-const (
-	terraformRuns = "Terraform: "
-	ansibleRuns   = "Ansible: "
-)
-
 // apply lets Terraform carry out a preview. A caller gets its result when the cloud has its server as asked, without
 // the provider's fixed wait. Terraform is interrupted when all calls are delivered, or when others wait and the rest
 // does not come; what was posted by then is adopted later. It is also interrupted when of the rest only the old
 // instances of replacements are gone: the new ones are made by another run. It returns true if something is left to do.
-func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
+func (t *run) apply(ctx context.Context, preview reconfigure.Preview, calls []*call) (again bool) {
 	deliveries := t.deliveries(preview, calls)
-	rounds := map[*round]bool{}
+	plans := map[int64]bool{}
 	for _, d := range deliveries {
-		rounds[d.call.In.op.round] = true
-		d.call.In.op.waiting.Store(false)
-		if d.call.In.change().Action != reconfigure.Remove {
-			d.call.In.op.touched.Store(true)
-		}
+		plans[d.call.In.plan()] = true
+		d.call.In.tell(Begun{Changes: d.call.In.change().Action != reconfigure.Remove})
 	}
-	t.noteRun(rounds, reconfigure.PhaseApply, terraformRuns+preview.Plan.String())
+	t.Note(plans, "Terraform: "+preview.Plan.String())
 	begun, interrupt, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
@@ -61,13 +53,13 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
-func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall) []*delivery {
+func (t *run) deliveries(preview reconfigure.Preview, calls []*call) []*delivery {
 	var all []*delivery
 	for _, c := range calls {
-		if c.In.op == nil {
+		if c.In.target() == nil {
 			continue
 		}
-		node := c.In.op.change.Node
+		node := c.In.node()
 		d := &delivery{call: c, before: t.state.Instances[node].ID, early: true, settled: make(chan error, 1)}
 		for _, change := range preview.Changes {
 			switch {
@@ -88,25 +80,27 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 func nodesOf(deliveries []*delivery) nodeset.NodeSet {
 	names := make([]string, len(deliveries))
 	for i, d := range deliveries {
-		names[i] = d.call.In.op.change.Node
+		names[i] = d.call.In.node()
 	}
 	return nodeset.Of(names...)
 }
 
 // progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
 // It closes begun with the first of them.
-func (t *attempt) progress(deliveries []*delivery, begun chan<- struct{}, interrupt <-chan struct{}) Watch {
+func (t *run) progress(deliveries []*delivery, begun chan<- struct{}, interrupt <-chan struct{}) Watch {
 	first := sync.OnceFunc(func() { close(begun) })
-	of := map[string]*operation{}
+	of := map[string]request{}
 	for _, d := range deliveries {
-		of[d.call.In.op.change.Node] = d.call.In.op
+		of[d.call.In.node()] = d.call.In
 	}
 	return func(node, message string) {
 		first()
 		select {
 		case <-interrupt:
 		default:
-			t.note(of[node], message)
+			if r, ok := of[node]; ok {
+				r.note(message)
+			}
 		}
 	}
 }
@@ -123,20 +117,20 @@ func interruptible(preview reconfigure.Preview) bool {
 
 // watch delivers calls that the cloud has done, until Terraform has ended, and interrupts Terraform if there is a
 // reason.
-func (t *attempt) watch(
+func (t *run) watch(
 	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, begun <-chan struct{},
 	interrupt chan<- struct{}, applied <-chan struct{},
 ) {
-	cluster, _ := t.using()
+	cluster, _ := t.Using()
 	var (
 		may     = cluster.Settings.Interrupt && interruptible(preview)
 		moved   = time.Now()
 		awaited <-chan struct{}
 		others  bool // others wait: for the next run, or for Terraform's own verdict
-		tick    = time.NewTicker(t.timing.Poll)
+		tick    = time.NewTicker(t.Timing.Poll)
 	)
 	defer tick.Stop()
-	awaited = t.run.Awaited()
+	awaited = t.batch.Awaited()
 	for {
 		select {
 		case <-applied:
@@ -151,22 +145,22 @@ func (t *attempt) watch(
 			continue
 		case <-tick.C:
 		}
-		servers, err := t.serversOf(ctx, nodesOf(deliveries))
+		servers, err := t.Servers(ctx, nodesOf(deliveries))
 		if err != nil {
 			continue
 		}
 		for _, d := range deliveries {
-			if s, there := d.renewed(servers[d.call.In.op.change.Node]); there {
-				d.call.In.op.exists(s)
+			if s, there := d.renewed(servers[d.call.In.node()]); there {
+				d.call.In.tell(Appeared{s})
 			}
-			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
+			if !d.given && d.early && t.deliver(d, servers[d.call.In.node()]) {
 				moved, others = time.Now(), true
 			}
 		}
 		asleep := len(deliveries) > 0 && !slices.ContainsFunc(deliveries, func(d *delivery) bool {
-			return !d.given && !d.call.Finished() && !d.halfDone(servers[d.call.In.op.change.Node])
+			return !d.given && !d.call.Finished() && !d.halfDone(servers[d.call.In.node()])
 		})
-		stuck := others && begun == nil && time.Since(moved) >= t.timing.Straggler
+		stuck := others && begun == nil && time.Since(moved) >= t.Timing.Straggler
 		if may && (asleep || stuck) {
 			close(interrupt)
 			select {
@@ -179,14 +173,13 @@ func (t *attempt) watch(
 }
 
 // deliver gives a caller its result if the cloud has its server as asked, or in ERROR.
-func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
-	op := d.call.In.op
+func (t *Shard) deliver(d *delivery, servers []reconfigure.Server) bool {
 	if d.effect == reconfigure.EffectDelete {
 		if d.old(servers) {
 			return false
 		}
 		d.given = true
-		d.call.Finish(made{settled: d.settled}, nil)
+		d.call.Finish(Result{Settled: d.settled}, nil)
 		return true
 	}
 	s, there := d.renewed(servers)
@@ -194,19 +187,19 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 	case !there:
 		return false
 	case s.Failed():
-		_, deps := t.using()
+		_, deps := t.Using()
 		fault, err := deps.Cloud.Fault(t.ctx, s.ID)
 		if err != nil {
 			return false
 		}
 		d.given = true
-		d.call.Finish(made{}, t.refused(op, withFault(errors.New("its instance is in ERROR"), fault)))
+		d.call.Finish(Result{}, t.refused(d.call.In.node(), withFault(errors.New("its instance is in ERROR"), fault)))
 		return true
 	case !asAsked(s, d.call.In.change().Spec) || s.Address == "":
 		return false
 	}
 	d.given, d.server = true, s
-	d.call.Finish(made{instance: instanceOf(s, d.call.In.change().Spec), settled: d.settled}, nil)
+	d.call.Finish(Result{Instance: instanceOf(s, d.call.In.change().Spec), Settled: d.settled}, nil)
 	return true
 }
 
@@ -232,9 +225,9 @@ func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bo
 }
 
 // refused gives up the jobs that need all of their nodes if there is no room for one of these.
-func (t *provisioning) refused(op *operation, err error) error {
+func (t *Shard) refused(node string, err error) error {
 	if reconfigure.ClassOf(err).NoRoom() {
-		t.giveUp(reconfigure.Failures{op.change.Node: err})
+		t.NoRoom(reconfigure.Failures{node: err})
 	}
 	return err
 }
@@ -252,7 +245,7 @@ func instanceOf(s reconfigure.Server, spec reconfigure.Spec) reconfigure.Instanc
 }
 
 // conclude gives each call its result after Terraform has ended.
-func (t *attempt) conclude(
+func (t *run) conclude(
 	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, failures reconfigure.Failures, err error,
 ) (again bool) {
 	if err != nil {
@@ -264,7 +257,7 @@ func (t *attempt) conclude(
 	var cut []*delivery
 	untried := reconfigure.Failures{}
 	for _, d := range deliveries {
-		node := d.call.In.op.change.Node
+		node := d.call.In.node()
 		switch failure := failures[node]; {
 		case failure == nil:
 			d.settled <- nil
@@ -276,7 +269,7 @@ func (t *attempt) conclude(
 		default:
 			failure = t.explain(ctx, node, failure)
 			d.settled <- failure
-			d.call.Finish(made{}, t.refused(d.call.In.op, failure))
+			d.call.Finish(Result{}, t.refused(d.call.In.node(), failure))
 		}
 	}
 	if t.finishRest(ctx, deliveries, failures); len(untried) == len(failures) && len(untried) > 0 {
@@ -293,48 +286,48 @@ func given(deliveries []*delivery) []*delivery {
 }
 
 // finishRest gives results to the calls that Terraform has finished and that were not delivered before.
-func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failures reconfigure.Failures) {
+func (t *run) finishRest(ctx context.Context, deliveries []*delivery, failures reconfigure.Failures) {
 	var rest []*delivery
 	for _, d := range deliveries {
-		if failures[d.call.In.op.change.Node] == nil && !d.given {
+		if failures[d.call.In.node()] == nil && !d.given {
 			rest = append(rest, d)
 		}
 	}
-	shared := slices.ContainsFunc(t.run.Calls, func(c *provisionCall) bool { return c.In.op == nil && !c.Finished() })
+	shared := slices.ContainsFunc(t.batch.Calls, func(c *call) bool { return c.In.target() == nil && !c.Finished() })
 	if len(rest) == 0 && !shared {
 		return
 	}
 	state, err := t.terraform.State(ctx)
-	for _, c := range t.run.Calls {
-		if c.In.op == nil {
-			c.Finish(made{}, err)
+	for _, c := range t.batch.Calls {
+		if c.In.target() == nil {
+			c.Finish(Result{}, err)
 		}
 	}
 	if err != nil {
 		for _, d := range rest {
-			d.call.Finish(made{}, err)
+			d.call.Finish(Result{}, err)
 		}
 		return
 	}
-	t.found(state.Instances)
+	t.Found(state.Instances)
 	for _, d := range rest {
-		node := d.call.In.op.change.Node
+		node := d.call.In.node()
 		instance, there := state.Instances[node]
 		removed := d.call.In.change().Action == reconfigure.Remove
 		switch {
 		case removed && there:
-			d.call.Finish(made{}, errors.New("its instance is still in Terraform's state"))
+			d.call.Finish(Result{}, errors.New("its instance is still in Terraform's state"))
 		case !removed && !there:
-			d.call.Finish(made{}, errors.New("it was made, but Terraform's state does not have it"))
+			d.call.Finish(Result{}, errors.New("it was made, but Terraform's state does not have it"))
 		default:
-			d.call.Finish(made{instance: instance}, nil)
+			d.call.Finish(Result{Instance: instance}, nil)
 		}
 	}
 }
 
 // explain puts the cloud's fault before Terraform's error, which only says that the instance is in ERROR. The class is
 // then that of the fault.
-func (t *attempt) explain(ctx context.Context, node string, err error) error {
+func (t *run) explain(ctx context.Context, node string, err error) error {
 	servers, unseen := t.serversOfNode(ctx, node)
 	if unseen != nil || len(servers) == 0 {
 		return err
@@ -352,26 +345,26 @@ func (t *attempt) explain(ctx context.Context, node string, err error) error {
 // afterInterrupt completes an interrupted run: instances that the cloud has as asked are adopted, and those that the
 // cloud is still making or removing are awaited beside the runs that follow. What Terraform did not get to is left to
 // the next run.
-func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
+func (t *run) afterInterrupt(ctx context.Context, cut []*delivery) {
 	if len(cut) == 0 {
 		return
 	}
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: map[string]reconfigure.Spec{}}
 	var rest []*delivery
-	all, err := t.serversOf(ctx, nodesOf(cut))
+	all, err := t.Servers(ctx, nodesOf(cut))
 	for _, d := range cut {
-		op := d.call.In.op
+		node := d.call.In.node()
 		if err == nil && !d.given && d.early {
-			t.deliver(d, all[op.change.Node])
+			t.deliver(d, all[node])
 		}
 		switch {
 		case d.given && d.effect == reconfigure.EffectDelete:
 			t.forget = append(t.forget, d)
 		case d.given && d.server.ID != "":
-			servers[op.change.Node] = d.server
+			servers[node] = d.server
 			plan.Changes = append(plan.Changes, d.call.In.change())
-		case !d.given && d.early && !d.untried && d.pending(all[op.change.Node]):
+		case !d.given && d.early && !d.untried && d.pending(all[node]):
 			rest = append(rest, d)
 		}
 	}
@@ -379,8 +372,8 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		t.adoptAll(ctx, plan, servers, cut)
 	}
 	for _, d := range rest {
-		t.run.Detach(d.call)
-		t.wait.Go(func() { t.follow(d) })
+		t.batch.Detach(d.call)
+		t.Under.Go(func() { t.follow(d) })
 	}
 }
 
@@ -392,7 +385,7 @@ func (d *delivery) pending(servers []reconfigure.Server) bool {
 }
 
 // forgotten finishes the calls whose instance is gone, after a run in which Terraform's state could notice it.
-func (t *attempt) forgotten() {
+func (t *run) forgotten() {
 	for _, d := range t.forget {
 		d.settled <- nil
 	}
@@ -400,8 +393,8 @@ func (t *attempt) forgotten() {
 }
 
 // forgets reports whether a node's instance is gone, but still in Terraform's state.
-func (t *attempt) forgets(node string) bool {
-	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.op.change.Node == node })
+func (t *run) forgets(node string) bool {
+	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.node() == node })
 }
 
 // halfDone reports whether the old instance of a replacement is gone, and the new one has not been asked for: the
@@ -415,17 +408,16 @@ func (d *delivery) halfDone(servers []reconfigure.Server) bool {
 // Terraform's state up to date. If only the old instance of a replacement is gone, the new one is asked for again. A
 // removal is asked for again after some time, since an interrupt can come before the provider has asked the cloud for
 // it.
-func (t *provisioning) follow(d *delivery) {
-	op := d.call.In.op
+func (t *Shard) follow(d *delivery) {
 	overdue := reconfigure.Classify(
-		reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.timing.Build),
+		reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.Timing.Build),
 	)
-	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
+	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.Timing.Build, overdue)
 	defer cancel()
 	p := d.call.In
-	again := time.Now().Add(t.timing.Straggler << p.again)
+	again := time.Now().Add(t.Timing.Straggler << p.again)
 	for !d.call.Finished() {
-		servers, err := t.serversOfNode(t.ctx, op.change.Node)
+		servers, err := t.serversOfNode(t.ctx, d.call.In.node())
 		if err == nil && t.deliver(d, servers) {
 			break
 		}
@@ -435,17 +427,17 @@ func (t *provisioning) follow(d *delivery) {
 			d.call.Finish(t.calls.Do(d.call.Context(), p))
 			return
 		}
-		if !pause(ctx, t.timing.Poll) {
-			d.call.Finish(made{}, context.Cause(ctx))
+		if sleep.For(ctx, t.Timing.Poll) != nil {
+			d.call.Finish(Result{}, context.Cause(ctx))
 			return
 		}
 	}
-	p.server = &d.server
+	p.Order = Take{Target: *p.target(), Server: d.server}
 	switch {
 	case !d.given:
 		return
 	case d.effect == reconfigure.EffectDelete:
-		p.server, p.remove = nil, true
+		p.Order = d.call.In.Order
 	case d.server.ID == "":
 		return
 	}

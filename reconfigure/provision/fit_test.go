@@ -1,4 +1,4 @@
-package operation
+package provision
 
 import (
 	"errors"
@@ -278,10 +278,11 @@ func TestFitTogetherProperties(t *testing.T) {
 }
 
 func TestNodesForTheMostJobsComeFirst(t *testing.T) {
-	a := &attempt{
-		provisioning: &provisioning{Operator: &Operator{cluster: reconfigure.Cluster{Control: reconfigure.Control{
-			Name: "n4",
-		}}}},
+	using := func() (reconfigure.Cluster, Deps) {
+		return reconfigure.Cluster{Control: reconfigure.Control{Name: "n4"}}, Deps{}
+	}
+	a := &run{
+		Shard: &Shard{Provisioner: &Provisioner{Config: Config{Using: using}}},
 		state: reconfigure.State{Instances: map[string]reconfigure.Instance{
 			"n5": {Node: "n5", Tainted: true}, "n6": {Node: "n6", ID: "6", Tainted: true},
 		}},

@@ -1,4 +1,4 @@
-package operation
+package provision
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // refuse checks again, as late as possible, which nodes must leave the run: those with an instance that Terraform does
 // not know, those without room in the quota, and those with a job to lose. The quota is read after unknown instances
 // are removed, which frees some of it. The jobs are checked last, since all of that takes time.
-func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
+func (t *run) refuse(ctx context.Context, plan reconfigure.Plan, calls []*call) reconfigure.Failures {
 	refused := t.clear(ctx, plan)
 	if len(refused) == 0 {
 		if refused = t.overQuota(ctx, plan, calls); len(refused) > 0 {
@@ -28,15 +28,15 @@ func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*pr
 		refused = t.guardAll(ctx, plan)
 	}
 	for _, c := range calls {
-		if c.In.op != nil && refused[c.In.op.change.Node] != nil {
-			c.In.op.round.leave(c.In.op.change.Node)
+		if c.In.target() != nil && refused[c.In.node()] != nil {
+			c.In.tell(LeftAlone{})
 		}
 	}
 	return refused
 }
 
 // guardAll returns the nodes whose instance would be lost while a job runs on it, or while that is unknown.
-func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
+func (t *run) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
 		ends := c.Action.Provisions() && c.Action != reconfigure.Start
@@ -45,7 +45,7 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 	if endangered.Empty() {
 		return nil
 	}
-	states, err := t.statesOf(ctx, endangered)
+	states, err := t.States(ctx, endangered)
 	busy := reconfigure.Failures{}
 	for node := range endangered.All() {
 		instance := t.state.Instances[node]
@@ -54,7 +54,7 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 		if t.isGone(instance) && !state.Running() {
 			state = reconfigure.NodeState{} // Slurm may take the node for idle, but no job can begin on what is gone
 		}
-		if reason := inUse(instance, state, err); reason != nil {
+		if reason := InUse(instance, state, err); reason != nil {
 			busy[node] = reason
 		}
 	}
@@ -62,14 +62,14 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 }
 
 // isGone reports whether the cloud no longer has an instance.
-func (t *attempt) isGone(i reconfigure.Instance) bool {
+func (t *run) isGone(i reconfigure.Instance) bool {
 	same := func(s reconfigure.Server) bool { return s.ID == i.ID }
 	return t.unseen == nil && !slices.ContainsFunc(t.servers[i.Node], same)
 }
 
 // runs reports whether the cloud has, or may have, an instance as running. Slurmd may have been started on it before
 // Terraform was interrupted or failed.
-func (t *attempt) runs(i reconfigure.Instance) bool {
+func (t *run) runs(i reconfigure.Instance) bool {
 	return t.unseen != nil || slices.ContainsFunc(t.servers[i.Node], func(s reconfigure.Server) bool {
 		return s.ID == i.ID && !s.Failed() && s.Status != reconfigure.ServerBuilding
 	})
@@ -79,7 +79,7 @@ func (t *attempt) runs(i reconfigure.Instance) bool {
 // be a second instance of the node. It returns the nodes whose unknown instance stays, with the reason. While the cloud
 // cannot be asked, no instance may be made, and none may be removed that Terraform was told to make and has not
 // finished: nothing would be left that leads to an instance that the state does not know.
-func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
+func (t *run) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Start),
 		plan.Nodes(reconfigure.Remove)
 	begun := removing.Where(func(node string) bool {
@@ -94,7 +94,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 	if len(unknown) == 0 {
 		return nil
 	}
-	states, unreachable := t.statesOf(ctx, nodeset.Collect(maps.Keys(unknown)))
+	states, unreachable := t.States(ctx, nodeset.Collect(maps.Keys(unknown)))
 	stay := reconfigure.Failures{}
 	var (
 		lock  sync.Mutex
@@ -122,7 +122,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 }
 
 // unknown returns the servers of nodes that Terraform's state does not have.
-func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server {
+func (t *run) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server {
 	found := map[string][]reconfigure.Server{}
 	for node := range nodes.All() {
 		known := t.state.Instances[node].ID
@@ -136,9 +136,9 @@ func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server
 
 // delete waits no longer than for a straggler, since the whole run waits. A server that still exists then is checked
 // again when the node is retried.
-func (t *attempt) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
-	stays := reconfigure.Classify(reconfigure.ClassUnknown, errStays)
-	ctx, cancel := context.WithTimeoutCause(ctx, t.timing.Straggler, stays)
+func (t *run) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
+	stays := reconfigure.Classify(reconfigure.ClassUnknown, ErrStays)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.Timing.Straggler, stays)
 	defer cancel()
 	for _, s := range servers {
 		// Later than the creation of any instance, however wrong the clocks are: nobody else makes any while the lease is
@@ -162,11 +162,11 @@ func ids(servers []reconfigure.Server) string {
 // protected returns why an unknown instance must not be deleted. If Terraform's state has a part of the node, the
 // instance is the one that Terraform was making, and it is not in use, unless it runs and Slurm cannot be asked. If the
 // state has nothing of the node, the state itself may have been lost, together with a whole cluster that is in use.
-func (t *attempt) protected(
+func (t *run) protected(
 	node string, servers []reconfigure.Server, state reconfigure.NodeState, unreachable error,
 ) error {
 	known, there := t.state.Instances[node]
-	cluster, _ := t.using()
+	cluster, _ := t.Using()
 	unused := unreachable == nil || node == cluster.Control.Name ||
 		!slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return t.runs(instanceOf(s, reconfigure.Spec{})) })
 	const hand = "if it is worth nothing, delete it by hand; if Terraform's state was lost, bring that back"
@@ -190,4 +190,20 @@ func all(nodes nodeset.NodeSet, err error) reconfigure.Failures {
 		failures[node] = err
 	}
 	return failures
+}
+
+// InUse returns why an instance must not be ended now, or nil. A tainted instance hardly ever has a job, so it may be
+// ended while Slurm is unreachable. But an administrator may have tainted one that is in use.
+func InUse(instance reconfigure.Instance, state reconfigure.NodeState, unreachable error) error {
+	var busy error
+	switch {
+	case unreachable != nil && instance.Tainted:
+	case unreachable != nil:
+		busy = fmt.Errorf("left alone: Slurm does not answer, so it is unknown whether a job runs on it: %w", unreachable)
+	case state.Running():
+		busy = errors.New("left alone: a job runs on it")
+	case state.Usable():
+		busy = errors.New("left alone: Slurm has it in use, and may start a job on it at any moment")
+	}
+	return reconfigure.Classify(reconfigure.ClassRefused, busy)
 }

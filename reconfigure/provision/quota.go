@@ -1,4 +1,4 @@
-package operation
+package provision
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // overQuota returns the nodes without room in the project's quota, and those that are given up with them. Refusals of
 // the cloud would cost the other nodes time, and the choice would be random. If the cloud does not report the quota,
 // Terraform goes on without this check.
-func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
+func (t *run) overQuota(ctx context.Context, plan reconfigure.Plan, calls []*call) reconfigure.Failures {
 	wanted := t.newcomers(plan)
 	if len(wanted) == 0 {
 		return nil
@@ -26,14 +26,14 @@ func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []
 	room, err := t.deps.Quota.Room(ctx)
 	if err != nil {
 		for _, c := range calls {
-			t.note(c.In.op, "the cloud does not say how much room there is: "+err.Error())
+			c.In.note("the cloud does not say how much room there is: " + err.Error())
 		}
 		return nil
 	}
-	cluster, _ := t.using()
-	refused := fit(room.In(t.shard), groups(wanted, plan.Jobs, cluster.AllOrNothing))
+	cluster, _ := t.Using()
+	refused := fit(room.In(t.name), groups(wanted, plan.Jobs, cluster.AllOrNothing))
 	if len(refused) > 0 {
-		t.giveUp(refused)
+		t.NoRoom(refused)
 	}
 	return refused
 }
@@ -41,8 +41,8 @@ func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []
 // newcomers returns the changes that take more of the quota than before, in the order in which they get room: the
 // control node first, then those for which the most jobs wait. Removals in the same run free nothing for them, since
 // the order of Terraform's changes is unknown.
-func (t *attempt) newcomers(plan reconfigure.Plan) []reconfigure.Change {
-	cluster, _ := t.using()
+func (t *run) newcomers(plan reconfigure.Plan) []reconfigure.Change {
+	cluster, _ := t.Using()
 	news := slices.DeleteFunc(slices.Clone(plan.Changes), func(c reconfigure.Change) bool {
 		instance := t.state.Instances[c.Node]
 		return c.Action != reconfigure.Create && (c.Action != reconfigure.Replace || instance.ID != "")

@@ -1,4 +1,4 @@
-package operation
+package provision
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 // adoptKnown adds servers to Terraform's state that the cloud has as asked, and that are tainted in the state, missing
 // there, or there with another image: a worker or a Terraform that was killed has left them, or a run was interrupted. It
 // returns the calls that are left.
-func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*provisionCall {
+func (t *run) adoptKnown(ctx context.Context, calls []*call) []*call {
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
-	var rest, adopting []*provisionCall
-	taken := map[*provisionCall]bool{} // whose instance was made for the request before
+	var rest, adopting []*call
+	taken := map[*call]bool{} // whose instance was made for the request before
 	for _, c := range calls {
 		s, ok := t.finished(c.In)
 		if taken[c] = ok; !ok {
@@ -28,27 +28,26 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			said := "Terraform's state has instance " + s.ID + " as finished by now"
 			if taken[c] {
 				said = "instance " + s.ID + " was made for the request already"
-				c.In.op.touched.Store(true)
 			}
-			t.note(c.In.op, said)
-			c.In.op.waiting.Store(false)
-			c.Finish(made{instance: instanceOf(s, c.In.change().Spec), taken: taken[c]}, nil)
+			c.In.tell(Begun{Changes: taken[c]})
+			c.In.note(said)
+			c.Finish(Result{Instance: instanceOf(s, c.In.change().Spec), Taken: taken[c]}, nil)
 			continue
 		}
 		if !ok {
 			s, ok = t.adoptable(c.In)
 		}
 		if ok {
-			servers[c.In.op.change.Node] = s
+			servers[c.In.node()] = s
 			plan.Changes = append(plan.Changes, c.In.change())
-			if spec, makes := c.In.entry(); makes {
-				plan.Desired[c.In.op.change.Node] = spec
+			if entry := c.In.target().Entry; entry != nil {
+				plan.Desired[c.In.node()] = *entry
 			}
 			adopting = append(adopting, c)
-		} else if c.In.adopts() && t.unseen != nil {
-			c.Finish(made{}, fmt.Errorf("it is unknown whether the cloud has its instance: %w", t.unseen))
-		} else if c.In.adopts() {
-			c.Finish(made{}, errors.New(
+		} else if c.In.takes() && t.unseen != nil {
+			c.Finish(Result{}, fmt.Errorf("it is unknown whether the cloud has its instance: %w", t.unseen))
+		} else if c.In.takes() {
+			c.Finish(Result{}, errors.New(
 				"the cloud has no instance of it that is as Terraform was told: what is wrong with it must be fixed by hand",
 			))
 		} else {
@@ -60,17 +59,16 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 	}
 	adopted, failures, err := t.terraform.Adopt(ctx, plan, servers)
 	for _, c := range adopting {
-		node := c.In.op.change.Node
+		node := c.In.node()
 		switch {
 		case adopted.Contains(node):
-			c.In.op.waiting.Store(false)
-			c.In.op.touched.Store(c.In.op.change.Action != reconfigure.Adopt)
-			t.note(c.In.op, "Terraform's state has taken instance "+servers[node].ID+" for the finished one")
-			c.Finish(made{instance: instanceOf(servers[node], c.In.change().Spec), taken: taken[c]}, nil)
-		case c.In.adopts():
-			c.Finish(made{}, notAdopted(failures[node], err))
+			c.In.tell(Begun{Changes: c.In.change().Action != reconfigure.Adopt})
+			c.In.note("Terraform's state has taken instance " + servers[node].ID + " for the finished one")
+			c.Finish(Result{Instance: instanceOf(servers[node], c.In.change().Spec), Taken: taken[c]}, nil)
+		case c.In.takes():
+			c.Finish(Result{}, notAdopted(failures[node], err))
 		default:
-			t.note(c.In.op, notAdopted(failures[node], err).Error())
+			c.In.note(notAdopted(failures[node], err).Error())
 			rest = append(rest, c)
 		}
 	}
@@ -89,18 +87,18 @@ func notAdopted(failure, err error) error {
 
 // finished returns the finished instance that Terraform has made in the place of another one since the request: a
 // worker that has died asked for it, and may not have configured it.
-func (t *attempt) finished(p provision) (reconfigure.Server, bool) {
-	if p.op == nil || p.remove || p.server != nil || p.change().Action != reconfigure.Replace || t.unseen != nil {
+func (t *run) finished(p request) (reconfigure.Server, bool) {
+	if _, makes := p.Order.(Make); !makes || p.change().Action != reconfigure.Replace || t.unseen != nil {
 		return reconfigure.Server{}, false
 	}
-	node, spec := p.op.change.Node, p.change().Spec
+	node, spec := p.node(), p.change().Spec
 	s, ok := t.whole(node, spec)
-	return s, ok && t.state.Desired[node] == spec && s.Address != "" && s.Created.After(p.op.change.Since)
+	return s, ok && t.state.Desired[node] == spec && s.Address != "" && s.Created.After(p.change().Since)
 }
 
 // whole returns the only server of a node, if Terraform's state has it as finished, and it is made of what was asked
 // for.
-func (t *attempt) whole(node string, spec reconfigure.Spec) (reconfigure.Server, bool) {
+func (t *run) whole(node string, spec reconfigure.Spec) (reconfigure.Server, bool) {
 	known, servers := t.state.Instances[node], t.servers[node]
 	if known.ID == "" || known.Tainted || len(servers) != 1 {
 		return reconfigure.Server{}, false
@@ -111,7 +109,7 @@ func (t *attempt) whole(node string, spec reconfigure.Spec) (reconfigure.Server,
 
 // written reports whether Terraform's state has the image and the flavor of a server that it has as finished. It has
 // those of before where Terraform was killed after the cloud had rebuilt the server.
-func (t *attempt) written(s reconfigure.Server) bool {
+func (t *run) written(s reconfigure.Server) bool {
 	is := t.state.Instances[s.Node].Made
 	same := func(is, has string) bool { return is == "" || has == "" || is == has }
 	return same(is.ImageID, s.ImageID) && same(is.FlavorID, s.FlavorID)
@@ -119,22 +117,24 @@ func (t *attempt) written(s reconfigure.Server) bool {
 
 // adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was
 // under way when the plan was made has finished it since.
-func (t *attempt) adopted(p provision) (reconfigure.Server, bool) {
-	if p.op == nil || p.server != nil || !p.adopts() {
+func (t *run) adopted(p request) (reconfigure.Server, bool) {
+	if take, ok := p.Order.(Take); !ok || take.Server.ID != "" {
 		return reconfigure.Server{}, false
 	}
-	node := p.op.change.Node
+	node := p.node()
 	return t.whole(node, t.state.Desired[node].Running())
 }
 
 // adoptable returns a server that is as a call asks for. For a node that is being made, the server must have been
 // created since the request: Slurm waits for a newer boot.
-func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
-	if p.op == nil || p.remove && p.server == nil {
+func (t *run) adoptable(p request) (reconfigure.Server, bool) {
+	switch order := p.Order.(type) {
+	case Shared, Remove:
 		return reconfigure.Server{}, false
-	}
-	if p.server != nil {
-		return *p.server, true
+	case Take:
+		if order.Server.ID != "" {
+			return order.Server, true
+		}
 	}
 	change := p.change()
 	known, there := t.state.Instances[change.Node]
@@ -156,7 +156,7 @@ func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 }
 
 // adoptAll adds to Terraform's state the servers of an interrupted run that the cloud has as asked.
-func (t *attempt) adoptAll(
+func (t *run) adoptAll(
 	ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server, cut []*delivery,
 ) {
 	var (
@@ -169,7 +169,7 @@ func (t *attempt) adoptAll(
 		adopted, failures, err = t.terraform.Adopt(ctx, plan, servers)
 	}
 	for _, d := range cut {
-		node := d.call.In.op.change.Node
+		node := d.call.In.node()
 		if _, asked := servers[node]; !asked {
 			continue
 		}

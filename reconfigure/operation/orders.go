@@ -1,0 +1,105 @@
+package operation
+
+import (
+	"context"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
+)
+
+// ask has Terraform carry out an order for the node.
+func (o *operation) ask(ctx context.Context, order provision.Order) (provision.Result, error) {
+	if err := o.round.turn(ctx, o); err != nil {
+		return provision.Result{}, err
+	}
+	o.progress.wait(true)
+	defer o.round.provisioned(o)
+	return o.provisioner.In(o.shard()).Do(ctx, order, o.hear)
+}
+
+// hear takes the events of an order. They may come after the operation has gone on.
+func (o *operation) hear(event provision.Event) {
+	switch e := event.(type) {
+	case provision.Begun:
+		o.progress.begin(e.Changes)
+	case provision.Appeared:
+		o.progress.appeared(e.Server)
+	case provision.Noted:
+		o.noteOf(reconfigure.PhaseApply, e.Message)
+	case provision.LeftAlone:
+		o.round.leave(o.change.Node)
+	}
+}
+
+// shard returns the shard of the node's resources.
+func (o *operation) shard() string {
+	if spec, ok := o.round.Plan.Desired[o.change.Node]; ok {
+		return spec.Shard
+	}
+	return o.round.Seen.Shard(o.change.Node)
+}
+
+// target returns the node with a change and the entry that the plan has for it.
+func (o *operation) target(c reconfigure.Change) provision.Target {
+	t := provision.Target{Change: c, Jobs: jobsOf(o), Plan: o.round.Number}
+	if spec, ok := o.round.Plan.Desired[c.Node]; ok {
+		t.Entry = &spec
+	}
+	return t
+}
+
+// makes returns the order for the instance that the change asks for.
+func (o *operation) makes() provision.Make {
+	c := o.change
+	switch {
+	case c.Action == reconfigure.Capture: // after the image
+		c.Action = reconfigure.Create
+		if _, there := o.round.Seen.Instances[c.Node]; there {
+			c.Action = reconfigure.Replace
+		}
+	case c.Action == reconfigure.Reboot || c.Action == reconfigure.Boot || o.anew ||
+		c.Action == reconfigure.Start && o.removed: // the boot has failed, or the instance is gone
+		c.Action, c.Spec = reconfigure.Create, o.round.Plan.Desired[c.Node]
+	}
+	return provision.Make{Target: o.target(c)}
+}
+
+// takes returns the order that imports the instance that the node has.
+func (o *operation) takes() provision.Take { return provision.Take{Target: o.target(o.change)} }
+
+// removes returns the order that removes the instance. If the change is no removal, the node has failed, and its port
+// stays.
+func (o *operation) removes() provision.Remove {
+	c := o.change
+	if c.Action == reconfigure.Remove {
+		return provision.Remove{Target: o.target(c)}
+	}
+	reason := "it failed"
+	switch c.Action {
+	case reconfigure.Capture:
+		reason = "its disk was cleaned for an image"
+	case reconfigure.Stop:
+		reason = "it could not be stopped"
+	}
+	t := o.target(reconfigure.Change{
+		Node: c.Node, Action: reconfigure.Remove, Reason: reason, Requests: c.Requests, Force: false,
+	})
+	if t.Entry != nil {
+		spec, keeps := o.round.Cluster.WithoutInstance(c.Node, *t.Entry)
+		if t.Entry = &spec; !keeps {
+			t.Entry = nil
+		}
+	}
+	return provision.Remove{Target: t}
+}
+
+// jobsOf returns the jobs of the operation's round that wait for its node.
+func jobsOf(o *operation) []reconfigure.Job {
+	var jobs []reconfigure.Job
+	for _, job := range o.round.Plan.Jobs {
+		if job.Nodes.Contains(o.change.Node) {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs
+}
