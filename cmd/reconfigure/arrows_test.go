@@ -62,8 +62,8 @@ var arrows = map[string]string{
 		"terraform ansible slurm ssh sitefiles cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
-	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage check terraform " +
-		"ansible sitefiles site worker",
+	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage check " +
+		"terraform ansible sitefiles site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage check slurm site " +
 		"worker client",
 }
