@@ -20,8 +20,7 @@ type delivery struct {
 	before  string             // id of the instance that the node had
 	early   bool               // it may be delivered early: no resource of the node comes after its instance
 	settled chan error         // Terraform's own verdict
-	given   bool               // the caller has its result
-	untried bool               // Terraform was interrupted before it got to the change
+	state   state
 	server  reconfigure.Server // the delivered server; zero: removed, or in ERROR
 }
 
@@ -60,7 +59,7 @@ func (t *run) deliveries(preview reconfigure.Preview, calls []*call) []*delivery
 			continue
 		}
 		node := c.In.node()
-		d := &delivery{call: c, before: t.state.Instances[node].ID, early: true, settled: make(chan error, 1)}
+		d := &delivery{call: c, before: t.state.Instances[node].ID, state: asked, early: true, settled: make(chan error, 1)}
 		for _, change := range preview.Changes {
 			switch {
 			case change.Node != node:
@@ -153,12 +152,12 @@ func (t *run) watch(
 			if s, there := d.renewed(servers[d.call.In.node()]); there {
 				d.call.In.tell(Appeared{s})
 			}
-			if !d.given && d.early && t.deliver(d, servers[d.call.In.node()]) {
+			if !d.state.given() && d.early && t.deliver(d, servers[d.call.In.node()]) {
 				moved, others = time.Now(), true
 			}
 		}
 		asleep := len(deliveries) > 0 && !slices.ContainsFunc(deliveries, func(d *delivery) bool {
-			return !d.given && !d.call.Finished() && !d.halfDone(servers[d.call.In.node()])
+			return !d.state.given() && !d.call.Finished() && !d.halfDone(servers[d.call.In.node()])
 		})
 		stuck := others && begun == nil && time.Since(moved) >= t.Timing.Straggler
 		if may && (asleep || stuck) {
@@ -178,7 +177,7 @@ func (t *Shard) deliver(d *delivery, servers []reconfigure.Server) bool {
 		if d.old(servers) {
 			return false
 		}
-		d.given = true
+		d.on(vanishes)
 		d.call.Finish(Result{Settled: d.settled}, nil)
 		return true
 	}
@@ -192,13 +191,14 @@ func (t *Shard) deliver(d *delivery, servers []reconfigure.Server) bool {
 		if err != nil {
 			return false
 		}
-		d.given = true
+		d.on(breaks)
 		d.call.Finish(Result{}, t.refused(d.call.In.node(), withFault(errors.New("its instance is in ERROR"), fault)))
 		return true
 	case !asAsked(s, d.call.In.change().Spec) || s.Address == "":
 		return false
 	}
-	d.given, d.server = true, s
+	d.server = s
+	d.on(shows)
 	d.call.Finish(Result{Instance: instanceOf(s, d.call.In.change().Spec), Settled: d.settled}, nil)
 	return true
 }
@@ -251,29 +251,36 @@ func (t *run) conclude(
 	if err != nil {
 		// The result of the calls that were not delivered is unknown.
 		t.failAll(t.open(), err)
+		for _, d := range deliveries {
+			d.on(fails)
+		}
 		t.afterInterrupt(ctx, given(deliveries))
 		return len(t.forget) > 0
 	}
-	var cut []*delivery
+	var cut, rest []*delivery
 	untried := reconfigure.Failures{}
 	for _, d := range deliveries {
-		node := d.call.In.node()
-		switch failure := failures[node]; {
+		node, before := d.call.In.node(), d.state
+		failure := failures[node]
+		d.on(verdictOf(failure))
+		switch {
 		case failure == nil:
 			d.settled <- nil
-		case errors.Is(failure, reconfigure.ErrInterrupted), d.given:
-			d.untried = errors.Is(failure, reconfigure.ErrUntried)
+			if before == asked {
+				rest = append(rest, d)
+			}
+		case errors.Is(failure, reconfigure.ErrInterrupted), d.state.given():
 			cut = append(cut, d)
 		case errors.Is(failure, reconfigure.ErrUntried):
 			untried[node] = failure
 		default:
 			failure = t.explain(ctx, node, failure)
 			d.settled <- failure
-			d.call.Finish(Result{}, t.refused(d.call.In.node(), failure))
+			d.call.Finish(Result{}, t.refused(node, failure))
 		}
 	}
-	if t.finishRest(ctx, deliveries, failures); len(untried) == len(failures) && len(untried) > 0 {
-		t.failSome(t.open(), untried) // no node is the cause, and another attempt would go on for ever
+	if t.finishRest(ctx, rest); len(untried) == len(failures) && len(untried) > 0 {
+		t.failSome(t.open(), untried) // no node is the cause, and another pass would go on for ever
 		untried = nil
 	}
 	t.afterInterrupt(ctx, cut)
@@ -282,17 +289,11 @@ func (t *run) conclude(
 
 // given returns the deliveries whose callers have their result already.
 func given(deliveries []*delivery) []*delivery {
-	return slices.DeleteFunc(slices.Clone(deliveries), func(d *delivery) bool { return !d.given })
+	return slices.DeleteFunc(slices.Clone(deliveries), func(d *delivery) bool { return !d.state.given() })
 }
 
 // finishRest gives results to the calls that Terraform has finished and that were not delivered before.
-func (t *run) finishRest(ctx context.Context, deliveries []*delivery, failures reconfigure.Failures) {
-	var rest []*delivery
-	for _, d := range deliveries {
-		if failures[d.call.In.node()] == nil && !d.given {
-			rest = append(rest, d)
-		}
-	}
+func (t *run) finishRest(ctx context.Context, rest []*delivery) {
 	shared := slices.ContainsFunc(t.batch.Calls, func(c *call) bool { return c.In.target() == nil && !c.Finished() })
 	if len(rest) == 0 && !shared {
 		return
@@ -355,16 +356,16 @@ func (t *run) afterInterrupt(ctx context.Context, cut []*delivery) {
 	all, err := t.Servers(ctx, nodesOf(cut))
 	for _, d := range cut {
 		node := d.call.In.node()
-		if err == nil && !d.given && d.early {
+		if err == nil && !d.state.given() && d.early {
 			t.deliver(d, all[node])
 		}
 		switch {
-		case d.given && d.effect == reconfigure.EffectDelete:
+		case d.state == gone:
 			t.forget = append(t.forget, d)
-		case d.given && d.server.ID != "":
+		case d.state == delivered:
 			servers[node] = d.server
 			plan.Changes = append(plan.Changes, d.call.In.change())
-		case !d.given && d.early && !d.untried && d.pending(all[node]):
+		case d.state == cutOff && d.early && d.pending(all[node]):
 			rest = append(rest, d)
 		}
 	}
@@ -428,17 +429,16 @@ func (t *Shard) follow(d *delivery) {
 			return
 		}
 		if sleep.For(ctx, t.Timing.Poll) != nil {
+			d.on(expires)
 			d.call.Finish(Result{}, context.Cause(ctx))
 			return
 		}
 	}
-	p.Order = Take{Target: *p.target(), Server: d.server}
-	switch {
-	case !d.given:
-		return
-	case d.effect == reconfigure.EffectDelete:
-		p.Order = d.call.In.Order
-	case d.server.ID == "":
+	switch d.state {
+	case gone: // the order again, which brings the state up to date
+	case delivered:
+		p.Order = Take{Target: *p.target(), Server: d.server}
+	default:
 		return
 	}
 	_, err := t.calls.Do(t.ctx, p)
