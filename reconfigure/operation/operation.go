@@ -21,8 +21,6 @@ type operation struct {
 	remark    string             // for the verdict, instead of the change's note
 	rejection error              // of a node that could not be planned: only Slurm is told
 
-	told *inventory // of the last run of the playbooks
-
 	ctx    context.Context // ends at the node's deadline, and when the node is given up
 	cancel context.CancelCauseFunc
 
@@ -38,7 +36,6 @@ type operation struct {
 	kept     bool         // somebody else has drained the node, and has it to look at
 	unfit    bool         // its disk was cleaned for an image, or may have been, and it is not made anew yet
 	stale    bool         // Slurm has a reason of ours of a node that is up
-	sum      string       // of what the last run of the playbooks configures it from; empty: it is not kept
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
 

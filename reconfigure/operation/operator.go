@@ -28,7 +28,7 @@ import (
 type Operator struct {
 	timing      Timing
 	provisioner *provision.Provisioner
-	playbooks   *batcher.Batcher[configuring, reconfigure.Configured]
+	playbooks   *batcher.Batcher[configuring, outcome]
 	states      *batcher.Batcher[asked, map[string]reconfigure.NodeState]
 	servers     *batcher.Batcher[asked, map[string][]reconfigure.Server]
 	updates     *batcher.Batcher[update, struct{}]

@@ -13,10 +13,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// configuring is an operation's call of Ansible. Its result is what was seen of the node.
+// configuring is an operation's call of Ansible.
 type configuring struct{ op *operation }
 
-type configureCall = batcher.Call[configuring, reconfigure.Configured]
+// outcome is what a run of the playbooks returns for a node.
+type outcome struct {
+	seen reconfigure.Configured
+	told *inventory // of the run
+	sum  string     // of what the run configured the node from; empty: it is not kept
+}
+
+type configureCall = batcher.Call[configuring, outcome]
 
 // configure runs the playbooks on the node, together with all that wait, and returns when this node is done. A run that
 // ends without a result of the node is repeated on the same instance, with pauses that double: until the node's
@@ -57,10 +64,10 @@ func (o *operation) configure() error {
 // runPlaybooks is one run.
 func (o *operation) runPlaybooks() error {
 	o.progress.wait(true)
-	seen, err := o.playbooks.Do(o.ctx, configuring{o})
+	out, err := o.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
-		o.started, o.seen = true, seen
-		o.keepSum()
+		o.started, o.seen = true, out.seen
+		o.keepSum(out)
 		return nil
 	}
 	if errors.Is(err, errLate) {
@@ -75,7 +82,7 @@ func (o *operation) runPlaybooks() error {
 const longestRun = time.Hour
 
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
-func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configured]) {
+func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 	ctx, cancel := context.WithTimeout(o.ctx, longestRun)
 	defer cancel()
 	cluster, deps := o.using()
@@ -104,11 +111,12 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 	told := o.inventory(ctx, operations(calls), extent.Addresses)
 	if err := o.forgetGiven(ctx, cluster, extent); err != nil {
 		for _, c := range calls {
-			c.Finish(reconfigure.Configured{}, byDefault(reconfigure.ClassAnsible, err))
+			c.Finish(outcome{}, byDefault(reconfigure.ClassAnsible, err))
 		}
 		return
 	}
-	o.forgetSums(ctx, cluster, told, of)
+	sums := o.forgetSums(ctx, cluster, told, of)
+	from := &inventory{told}
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
@@ -118,16 +126,16 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 		},
 		func(node string, seen reconfigure.Configured, err error) {
 			if c := of[node]; c != nil {
-				c.Finish(seen, err)
+				c.Finish(outcome{seen, from, sums[node]}, err)
 			}
 			moves()
 		})
 	for node, c := range of {
 		switch {
 		case failures[node] != nil:
-			c.Finish(reconfigure.Configured{}, failures[node])
+			c.Finish(outcome{}, failures[node])
 		default:
-			c.Finish(reconfigure.Configured{}, byDefault(reconfigure.ClassAnsible, err))
+			c.Finish(outcome{}, byDefault(reconfigure.ClassAnsible, err))
 		}
 	}
 }
@@ -144,7 +152,7 @@ func operations(calls []*configureCall) []*operation {
 // progress for a while. The runs have no node in common, and each has its own inventory. A run that concerns every node
 // never yields.
 func (o *Operator) yieldWhenStuck(
-	r *batcher.Run[configuring, reconfigure.Configured], progress, ended <-chan struct{},
+	r *batcher.Run[configuring, outcome], progress, ended <-chan struct{},
 ) {
 	moved, awaited := time.Now(), r.Awaited()
 	var stuck <-chan time.Time // set while others wait
@@ -262,7 +270,7 @@ func (o *Operator) extent(
 			continue
 		}
 		c.Finish(
-			reconfigure.Configured{},
+			outcome{},
 			fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten),
 		)
 	}

@@ -184,17 +184,17 @@ func (o *operation) unchanged() bool {
 }
 
 // forgetSums computes the sums of those nodes of a run whose instances are stopped when they are idle, and forgets the
-// kept ones: until the playbooks have run, it is unknown what is on the nodes.
+// kept ones: until the playbooks have run, it is unknown what is on the nodes. It returns the sums to keep afterwards.
 func (o *Operator) forgetSums(
 	ctx context.Context, cluster reconfigure.Cluster, told map[string]reconfigure.Instance, of map[string]*configureCall,
-) {
+) map[string]string {
 	_, deps := o.using()
 	nodes := nodeset.Collect(maps.Keys(of)).Where(func(node string) bool {
 		g, ok := cluster.GroupOf(node)
 		return ok && g.WhenIdle.Power() != ""
 	})
 	if nodes.Empty() {
-		return
+		return nil
 	}
 	none := map[string]string{}
 	for node := range nodes.All() {
@@ -202,14 +202,13 @@ func (o *Operator) forgetSums(
 	}
 	sums, err := deps.Configurer.Sums(cluster, told, nodes)
 	err = errors.Join(err, deps.Sums.KeepSums(ctx, none))
-	from := &inventory{told}
-	for node := range nodes.All() {
-		op := of[node].In.op
-		if op.told, op.sum = from, sums[node]; err != nil {
-			op.sum = ""
-			op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
-		}
+	if err == nil {
+		return sums
 	}
+	for node := range nodes.All() {
+		of[node].In.op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
+	}
+	return nil
 }
 
 // forgetGiven forgets the sums of all nodes that are stopped when they are idle, before a run that may change what the
@@ -239,11 +238,11 @@ func (o *Operator) forgetGiven(ctx context.Context, cluster reconfigure.Cluster,
 
 // keepSum keeps the sum of the node, which the playbooks have configured. Where it is another than before, something
 // was changed meanwhile, and it is unknown whether the playbooks have read it.
-func (o *operation) keepSum() {
-	if o.sum == "" {
+func (o *operation) keepSum(out outcome) {
+	if out.sum == "" {
 		return
 	}
-	if _, err := o.sums.Do(o.ctx, summing{node: o.change.Node, told: o.told, keep: o.sum}); err != nil {
+	if _, err := o.sums.Do(o.ctx, summing{node: o.change.Node, told: out.told, keep: out.sum}); err != nil {
 		o.note("the playbooks will run at its next start: " + err.Error())
 	}
 }
