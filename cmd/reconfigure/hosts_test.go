@@ -208,7 +208,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	ok(t, os.Chtimes(filepath.Join(two.work, "group_vars", "all.yml"), old, old))
 	said := two.run(1, "resize")
-	for _, part := range []string{filepath.Join(two.work, "group_vars", "all.yml"), one.work, "make them alike"} {
+	for _, part := range []string{filepath.Join(two.work, "group_vars", "all.yml"), one.work, "make them equal"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("no %q in %s", part, said)
 		}
@@ -226,7 +226,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	ok(t, eventually("the request is put off", func() (bool, error) {
 		pending, err := log.Pending(t.Context())
 		return len(pending) == 1 && len(pending[0].Deferred) == 1 &&
-			strings.Contains(pending[0].Deferred[0].Reason, "make them alike"), err
+			strings.Contains(pending[0].Deferred[0].Reason, "make them equal"), err
 	}))
 	two.write("group_vars/all.yml", one.read("group_vars/all.yml"))
 	ok(t, settledOn(log, hosts...))

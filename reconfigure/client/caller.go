@@ -11,8 +11,8 @@ import (
 // callerKey is the key of a context's value.
 type callerKey struct{}
 
-// Caller says who asks, for people: the key that the gate has admitted; else the user, and who is behind sudo; and from
-// where.
+// Caller returns the caller of a command, for people: the key that the gate admitted; else the user, with the user
+// behind sudo; and the remote address.
 func Caller(ctx context.Context) string {
 	if name, ok := ctx.Value(callerKey{}).(string); ok {
 		return name
@@ -24,7 +24,7 @@ func Caller(ctx context.Context) string {
 	return describeCaller(name, os.Getenv)
 }
 
-// ThroughGate reports whether the call came through the gate: it is Slurm's, and not a person's.
+// ThroughGate reports whether the call came through the gate: it is from Slurm, not from a person.
 func ThroughGate(ctx context.Context) bool {
 	_, is := ctx.Value(callerKey{}).(string)
 	return is
@@ -40,7 +40,7 @@ func describeCaller(name string, env func(string) string) string {
 	return name
 }
 
-// peer is the address of the SSH client; empty where there is none (ssh(1), ENVIRONMENT).
+// peer returns the address of the SSH client; empty if there is none (ssh(1), ENVIRONMENT).
 func peer(env func(string) string) string {
 	from, _, ok := strings.Cut(env("SSH_CONNECTION"), " ")
 	if !ok {

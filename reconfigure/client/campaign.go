@@ -23,14 +23,14 @@ import (
 // Campaign is a campaign that may be started.
 type Campaign struct {
 	reconfigure.Campaign
-	Nodes nodeset.NodeSet // that are outdated
+	Nodes nodeset.NodeSet // the outdated nodes
 
 	changes  []config.Change
 	edit     config.Edit
-	replaces reconfigure.CampaignID // the campaign that has not ended, which is aborted for this one
+	replaces reconfigure.CampaignID // the campaign that has not ended; it is aborted for this one
 }
 
-// NewCampaign prepares a campaign, of all groups where it names none, and changes nothing.
+// NewCampaign prepares a campaign; without groups, of all groups. It changes nothing.
 func NewCampaign(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
 ) (Campaign, error) {
@@ -49,8 +49,8 @@ func NewCampaign(
 	return prepare(ctx, s, log, out, Campaign{Campaign: wanted})
 }
 
-// NewRollback prepares a campaign back to the images that the nodes of the last campaign had before it, by their ids.
-// The declaration names these images then, and the last campaign is aborted.
+// NewRollback prepares a campaign that returns to the images, by their ids, that the nodes had before the last
+// campaign. The declaration then names these images, and the last campaign is aborted.
 func NewRollback(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
 ) (Campaign, error) {
@@ -59,7 +59,7 @@ func NewRollback(
 	case err != nil:
 		return Campaign{}, err
 	case !there:
-		return Campaign{}, errors.New("there was no campaign, so there is nothing to take back")
+		return Campaign{}, errors.New("there was no campaign, so there is nothing to roll back")
 	}
 	c := Campaign{Campaign: wanted}
 	if c.Rollback = last.ID; !last.Ends() {
@@ -99,7 +99,7 @@ func NewRollback(
 		}
 	}
 	if len(c.Groups) == 0 {
-		return c, fmt.Errorf("campaign %s was to change no image", last.ID)
+		return c, fmt.Errorf("campaign %s changed no image", last.ID)
 	}
 	if c.edit, err = config.Prepare(s.Dir, c.changes...); err != nil {
 		return c, err
@@ -119,7 +119,7 @@ func formerImage(c reconfigure.Campaign, group string, lives []reconfigure.Life)
 			said[i] = fmt.Sprintf("%s on %s", id, images[id])
 		}
 		return "", fmt.Errorf("the nodes of %s had several images before campaign %s: %s; write one of them into %s as "+
-			"the image of %s, and call `reconfigure update --outdated --group %s`", group, c.ID, strings.Join(said, ", "),
+			"the image of %s, and run `reconfigure update --outdated --group %s`", group, c.ID, strings.Join(said, ", "),
 			config.File, group, group)
 	case len(ids) == 1:
 		return ids[0], nil
@@ -153,7 +153,7 @@ func prepare(
 	return c, nil
 }
 
-// newest is the newest campaign. Without a journal there is none.
+// newest returns the newest campaign. Without a journal there is none.
 func newest(ctx context.Context, log *journal.Journal) (reconfigure.Campaign, bool, error) {
 	if log == nil {
 		return reconfigure.Campaign{}, false, nil
@@ -162,11 +162,11 @@ func newest(ctx context.Context, log *journal.Journal) (reconfigure.Campaign, bo
 }
 
 func unended(c reconfigure.Campaign) error {
-	return fmt.Errorf("campaign %s is %s: `reconfigure campaign` shows how far it is, and `reconfigure campaign abort` "+
+	return fmt.Errorf("campaign %s is %s: `reconfigure campaign` shows its progress, and `reconfigure campaign abort` "+
 		"ends it", c.ID, c.State)
 }
 
-// Empty reports whether there is nothing to do and to take back.
+// Empty reports whether there is nothing to update and to roll back.
 func (c Campaign) Empty() bool { return c.Nodes.Empty() && c.Rollback == 0 }
 
 // Preview returns what a dry run shows.
@@ -180,8 +180,8 @@ func (c Campaign) Preview() status.CampaignPreview {
 	return p
 }
 
-// StartCampaign starts a campaign, after the declaration was edited and the campaign that it takes back was aborted. It
-// may be repeated after an error.
+// StartCampaign edits the declaration, aborts the campaign that the new one rolls back, and starts the new one. It
+// may be retried after an error.
 func StartCampaign(ctx context.Context, s site.Site, log *journal.Journal, c Campaign) (reconfigure.Campaign, error) {
 	if err := s.UpToDate(ctx, log); err != nil {
 		return c.Campaign, err
@@ -209,18 +209,18 @@ func StartCampaign(ctx context.Context, s site.Site, log *journal.Journal, c Cam
 	return c.Campaign, c.stands(err)
 }
 
-// stands is an error after the declaration was edited.
+// stands returns an error that occurred after the declaration was edited.
 func (c Campaign) stands(err error) error {
 	if len(c.changes) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s names the former image now, but the campaign was not started; `reconfigure update --outdated` "+
+	return fmt.Errorf("%s now names the former image, but the campaign was not started; `reconfigure update --outdated` "+
 		"starts it: %w", config.File, err)
 }
 
 func abort(c reconfigure.Campaign) reconfigure.Campaign { return campaign.Abort(c, time.Now()) }
 
-// CampaignChanges is what may be done with a campaign, by the words for it.
+// CampaignChanges returns the possible changes of a campaign, by the words of the command.
 func CampaignChanges(by, reason string) map[string]func(reconfigure.Campaign) reconfigure.Campaign {
 	return map[string]func(reconfigure.Campaign) reconfigure.Campaign{
 		"pause": func(c reconfigure.Campaign) reconfigure.Campaign {
@@ -235,8 +235,8 @@ func CampaignChanges(by, reason string) map[string]func(reconfigure.Campaign) re
 	}
 }
 
-// ChangeCampaign changes a campaign, and cancels the requests of one that is aborted, as far as nothing was done for
-// them. It returns the campaign.
+// ChangeCampaign changes a campaign. If the campaign is aborted, it also cancels the campaign's requests that have
+// not begun. It returns the campaign.
 func ChangeCampaign(
 	ctx context.Context, log *journal.Journal, id reconfigure.CampaignID,
 	change func(reconfigure.Campaign) reconfigure.Campaign,

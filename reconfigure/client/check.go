@@ -34,8 +34,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
-// Check checks the site with all that can be asked. It changes nothing. A source that does not answer within 20 s is
-// named in the report. The error is that of ctx, or of the journal.
+// Check checks the site, with all sources. It changes nothing. The report names sources that do not answer within 20
+// s. The error is that of ctx, or of the journal.
 func Check(ctx context.Context, a *site.Adapters) (check.Report, error) {
 	g := gatherer{facts: localFacts(a.Site)}
 	var wait sync.WaitGroup
@@ -45,7 +45,7 @@ func Check(ctx context.Context, a *site.Adapters) (check.Report, error) {
 	for _, ask := range sources {
 		wait.Go(func() { ask(ctx, a, &g) })
 	}
-	// Terraform's state says where Slurm is.
+	// Terraform's state has Slurm's address.
 	seen, err := a.Look(ctx)
 	if err == nil {
 		askSlurm(ctx, a, &g, seen)
@@ -54,8 +54,8 @@ func Check(ctx context.Context, a *site.Adapters) (check.Report, error) {
 	return check.Run(g.facts), err
 }
 
-// CheckHere checks what is unsafe on this host, without the network and without other programs. It takes milliseconds.
-// Files that are missing are left out: whatever needs one fails with its name.
+// CheckHere checks for unsafe files on this host, without the network and without other programs. It takes
+// milliseconds. It skips missing files: a command that needs one fails with its name.
 func CheckHere(s site.Site) check.Report {
 	facts := localFacts(s)
 	facts.Files = slices.DeleteFunc(facts.Files, func(f check.File) bool { return f.Missing })
@@ -68,7 +68,7 @@ type gatherer struct {
 	facts check.Facts
 }
 
-// ask calls a source, and notes what it said, or why it did not answer.
+// ask calls a source, and records its answer, or why it did not answer.
 func (g *gatherer) ask(ctx context.Context, source string, call func(context.Context) (func(*check.Facts), error)) {
 	ctx, cancel := context.WithTimeoutCause(ctx, site.AnswerWithin, fmt.Errorf("no answer within %s", site.AnswerWithin))
 	defer cancel()
@@ -85,7 +85,7 @@ func (g *gatherer) ask(ctx context.Context, source string, call func(context.Con
 	note(&g.facts)
 }
 
-// localFacts is what can be read on this host.
+// localFacts returns the facts that can be read on this host.
 func localFacts(s site.Site) check.Facts {
 	facts := check.Facts{Cluster: s.Cluster, Provider: s.Provider, UID: os.Getuid()}
 	unknown := func(source string, err error) {
@@ -118,7 +118,7 @@ func localFacts(s site.Site) check.Facts {
 	if home, ok := strings.CutSuffix(keys, "/.ssh/authorized_keys"); ok {
 		files[home] = check.Home
 	}
-	delete(files, "") // what is not known where to look for
+	delete(files, "") // files with an unknown path
 	delete(files, ".")
 	for path, role := range files {
 		if file, err := fileOf(path, role); err != nil {
@@ -142,13 +142,13 @@ func localFacts(s site.Site) check.Facts {
 	return facts
 }
 
-// variables is what the playbooks know, and the tool has no other need of.
+// variables has variables of the playbooks that only the checks need.
 type variables struct {
 	Exports  string `yaml:"nfs_export_options"`
 	GresConf string `yaml:"slurm_gres_conf"`
 }
 
-// readVariables reads them in the order in which Ansible does: the role's defaults first.
+// readVariables reads them in Ansible's order: the role's defaults first.
 func readVariables(s site.Site) (v variables, err error) {
 	for _, file := range []string{
 		s.File("ansible", "roles", "nfs", "defaults", "main.yml"), s.File(config.File), s.File("group_vars", "cluster.yml"),
@@ -190,7 +190,7 @@ func readKeys(path string) (*check.AuthorizedKeys, error) {
 	return &check.AuthorizedKeys{Path: path, Lines: strings.Split(string(text), "\n")}, nil
 }
 
-// fileSystems is those that the tool writes to, each once.
+// fileSystems returns the file systems to which the tool writes, each once.
 func fileSystems(s site.Site) (all []check.FileSystem, err error) {
 	seen := map[uint64]bool{}
 	for _, dir := range []string{s.StateFile(), s.Dir, os.TempDir()} {
@@ -219,7 +219,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// addressesIn is the addresses of a known_hosts file (sshd(8)).
+// addressesIn returns the addresses in a known_hosts file (sshd(8)).
 func addressesIn(text []byte) map[string]bool {
 	all := map[string]bool{}
 	for line := range bytes.Lines(text) {
@@ -231,7 +231,7 @@ func addressesIn(text []byte) map[string]bool {
 	return all
 }
 
-// measured is how many of the newest requests are looked at for times.
+// measured is the number of the newest requests whose times are used.
 const measured = 300
 
 // askHost compares the declared control host with this host.
@@ -279,7 +279,7 @@ func controlHostOf(ctx context.Context, s site.Site) (host check.ControlHost, er
 	return host, nil
 }
 
-// askJournal reads how long things took.
+// askJournal reads the durations of phases.
 func askJournal(ctx context.Context, a *site.Adapters, g *gatherer) {
 	if a.Journal == nil {
 		return
@@ -307,7 +307,7 @@ func events(ctx context.Context, a *site.Adapters) (map[reconfigure.RequestID][]
 	return a.Journal.EventsOf(ctx, ids...)
 }
 
-// askCloud asks what the project has. What the declared names mean is part of the snapshot.
+// askCloud asks for facts about the project. The ids of the declared names are part of the snapshot.
 func askCloud(ctx context.Context, a *site.Adapters, g *gatherer) {
 	var cloud site.Cloud
 	g.ask(ctx, "the cloud", func(ctx context.Context) (func(*check.Facts), error) {
@@ -360,7 +360,7 @@ func setVersion(f *check.Facts, program check.Program, version string) {
 	f.Versions[program] = version
 }
 
-// askSlurm asks slurmctld, and notes what else the snapshot has.
+// askSlurm asks slurmctld, and records further facts of the snapshot.
 func askSlurm(ctx context.Context, a *site.Adapters, g *gatherer, seen snapshot.Snapshot) {
 	control, deployed := seen.Instances[a.Site.Cluster.Control.Name]
 	measured, err := ansible.Measured(a.Site.StateFile())
@@ -396,11 +396,11 @@ func askSlurm(ctx context.Context, a *site.Adapters, g *gatherer, seen snapshot.
 	})
 }
 
-// asked is when a clock was asked.
+// asked is the time span in which a clock was asked.
 type asked struct{ from, to time.Time }
 
-// ahead is how far a clock in whole seconds is ahead of this host's: zero where it may be that of the time of the
-// answer, which may have been long on its way.
+// ahead returns how far a clock in whole seconds is ahead of this host's: zero if the answer may be from any moment
+// of the span.
 func (a asked) ahead(clock time.Time) time.Duration {
 	switch {
 	case clock.Before(a.from.Add(-time.Second)):
@@ -411,8 +411,8 @@ func (a asked) ahead(clock time.Time) time.Duration {
 	return 0
 }
 
-// slurmAhead is the same for slurmctld's clock. Its time zone is not known, and time zones differ by multiples of 15
-// minutes: what is left beside these is the clock's.
+// slurmAhead is ahead for slurmctld's clock. Its time zone is unknown. Time zones differ by multiples of 15 minutes,
+// so the remainder is the clock's error.
 func (a asked) slurmAhead(clock time.Time) time.Duration {
 	const zone = 15 * time.Minute
 	return a.ahead(clock.Add(-clock.Sub(a.to).Round(zone)))
@@ -421,11 +421,11 @@ func (a asked) slurmAhead(clock time.Time) time.Duration {
 // askTerraform asks for the versions of Terraform and of the provider. It downloads nothing.
 func askTerraform(ctx context.Context, a *site.Adapters, g *gatherer) {
 	if a.Site.Provider.Existing {
-		return // there is none
+		return // there is no Terraform
 	}
 	binary, err := terraform.Installed(ctx, a.Site.Cluster.Settings.Terraform, a.Site.StateFile("bin"))
 	if err != nil || binary == "" {
-		return // it is downloaded when it is needed first
+		return // it is downloaded when it is first needed
 	}
 	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {
 		out, err := output(ctx, a, a.Site.RootModule(), binary, "version", "-json")
@@ -450,7 +450,7 @@ func askTerraform(ctx context.Context, a *site.Adapters, g *gatherer) {
 	})
 }
 
-// ansibleVersion is in the first line that `ansible-playbook --version` prints; there is no JSON of it.
+// ansibleVersion matches the first line of `ansible-playbook --version`, which has no JSON form.
 var ansibleVersion = regexp.MustCompile(`^ansible-playbook \[core ([0-9][^\]]*)\]`)
 
 func askAnsible(ctx context.Context, a *site.Adapters, g *gatherer) {
@@ -467,7 +467,7 @@ func askAnsible(ctx context.Context, a *site.Adapters, g *gatherer) {
 	})
 }
 
-// output is what a program prints.
+// output returns the output of a program.
 func output(ctx context.Context, a *site.Adapters, dir, program string, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	err := process.Run(ctx, process.Cmd{

@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// Distinct is an error where the cluster is not there yet, and the project has another one of its name, or what is left
-// of one. A cloud that does not answer is no error: the deploy finds that itself.
+// Distinct returns an error if the cluster does not exist yet and the project has another cluster with its name, or
+// leftovers of one. A cloud that does not answer is not an error here: the deploy reports it.
 func Distinct(ctx context.Context, s site.Site) error {
 	return s.IfJournal(ctx, func(log *journal.Journal) error {
 		told, _, err := s.NodeMap(log).Read(ctx)
@@ -35,7 +35,7 @@ func Distinct(ctx context.Context, s site.Site) error {
 	})
 }
 
-// namesakes is the error for instances of other clusters of a name.
+// namesakes returns the error for instances of other clusters with the same name.
 func namesakes(name string, others map[string][]reconfigure.Server, remove string) error {
 	if len(others) == 0 {
 		return nil
@@ -56,8 +56,8 @@ func namesakes(name string, others map[string][]reconfigure.Server, remove strin
 		}
 		clusters = append(clusters, "of "+whose+": "+strings.Join(instances, ", "))
 	}
-	return fmt.Errorf("this cluster has no instances yet, but the project has instances of the name %s already, %s. "+
-		"Where they are another cluster's, choose another cluster_name in group_vars/all.yml. Where they are this "+
-		"cluster's, restore its journal and Terraform's state, or remove them by `%sID`",
+	return fmt.Errorf("this cluster has no instances yet, but the project already has instances with the name %s, %s. "+
+		"If they belong to another cluster, choose another cluster_name in group_vars/all.yml. If they belong to this "+
+		"cluster, restore its journal and Terraform's state, or remove them by `%sID`",
 		name, strings.Join(clusters, "; "), remove)
 }

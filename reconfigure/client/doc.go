@@ -1,3 +1,3 @@
-// Package client has what the commands do at a site, apart from flags, output and exit codes: follow a request, prepare a
+// Package client implements the commands at a site, without flags, output and exit codes: follow a request, prepare a
 // campaign, preview a plan, check the site, ask for jobs, admit a call of the gate.
 package client

@@ -10,13 +10,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// Edit is a change of the declaration that belongs to a request. A nil one is none.
+// Edit is a change of the declaration that belongs to a request. A nil Edit is no change.
 type Edit struct {
 	config.MinNodes
 	prepared config.Edit
 }
 
-// NewEdit prepares another min_nodes of a group; nil where it is declared so already.
+// NewEdit prepares a change of min_nodes of a group; nil if it already has that value.
 func NewEdit(s site.Site, g reconfigure.NodeGroup, n int) (*Edit, error) {
 	if n == g.Min {
 		return nil, nil
@@ -39,13 +39,13 @@ func (e *Edit) Make(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// Stands returns the error of a request that could not be made, with the word that its edit was.
+// Stands returns the error of a request that could not be made although its edit was.
 func (e *Edit) Stands(err error) error {
 	if e == nil {
 		return err
 	}
 	return fmt.Errorf(
-		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes "+
+		"group_vars/all.yml now has min_nodes %d of %s, but the request was not made; `reconfigure resize %s` makes "+
 			"it: %w",
 		e.To,
 		e.Group,

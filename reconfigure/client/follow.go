@@ -32,7 +32,7 @@ func Follow(
 		seen    int64
 	)
 	for {
-		// The outcome comes first: what happened before it is in the journal by then.
+		// The outcome is read first: the earlier events are then already in the journal.
 		var err error
 		if outcome, ended, err = log.Outcome(ctx, r.ID); err != nil {
 			return outcome, goesOn(ctx, r, err)
@@ -61,15 +61,15 @@ func Follow(
 	}
 }
 
-// full returns what to do if the disk of the state directory is full; else "". A worker cannot write its log then, nor
-// a journal that is there. It tries again until it can.
+// full returns what to do if the disk of the state directory is full; else "". A worker can then write neither its
+// log nor the journal. It retries until it can.
 func full(s site.Site) string {
 	const little = 256 << 10
 	var system unix.Statfs_t
 	if unix.Statfs(s.StateFile(), &system) != nil || system.Bavail*uint64(system.Bsize) > little {
 		return ""
 	}
-	return fmt.Sprintf("the disk of %s is full, and the worker can write nothing: make room there, and it goes on",
+	return fmt.Sprintf("the disk of %s is full, and the worker cannot write: free space there, and it goes on",
 		s.StateFile())
 }
 
@@ -77,7 +77,7 @@ const (
 	// workerStart is how long a request may be without a worker before one is started. A worker that was just started
 	// takes a moment until it holds the lease.
 	workerStart = 5 * time.Second
-	// deferredStart is the same for a request that is deferred. A worker that is started for nothing ends at once.
+	// deferredStart is the same for a deferred request. A worker that has nothing to do ends at once.
 	deferredStart = time.Minute
 )
 
@@ -101,7 +101,7 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 	if v.log.Holder(ctx) != "" {
 		return nil
 	}
-	// A worker would end at once. Whoever ends the pause starts one; should that fail, it is done here then.
+	// A worker would end at once. The call that ends the pause starts one; if that fails, this loop does.
 	if _, paused, err := v.log.Paused(ctx); err != nil || paused {
 		return err
 	}
@@ -115,7 +115,8 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 	return v.start()
 }
 
-// LeftError is the error of a caller that is interrupted while it follows something. It wraps the context's error.
+// LeftError is the error of a caller that was interrupted while it followed a request or a campaign. It wraps the
+// context's error.
 type LeftError struct {
 	goesOn string // what goes on
 	follow string // the command that follows it again
@@ -128,7 +129,7 @@ func (e *LeftError) Error() string {
 
 func (e *LeftError) Unwrap() error { return e.cause }
 
-// goesOn returns the error of a caller that stops following a request, with what happens to the request.
+// goesOn returns the error of a caller that stops following a request; it says that the request goes on.
 func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 	if ctx.Err() != nil {
 		return &LeftError{"request " + r.ID.String(), "wait " + r.ID.String(), ctx.Err()}

@@ -11,8 +11,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// Gate decides on a call of sshd's for one key. It returns the call, and a context with which Caller is that key. An
-// error that is gate.ErrRefused is final, also where it could not be written down; any other error passes.
+// Gate decides on a call from sshd for one key. It returns the call, and a context for which Caller returns that key.
+// The error gate.ErrRefused is final, even if it could not be recorded; after any other error the call may be
+// retried.
 func Gate(ctx context.Context, dir string, key gate.Key) (context.Context, gate.Call, error) {
 	from := cmp.Or(peer(os.Getenv), "an unknown address")
 	attempt := gate.Attempt{Key: key, Peer: from, Command: os.Getenv("SSH_ORIGINAL_COMMAND"), Time: time.Now()}
@@ -24,10 +25,10 @@ func Gate(ctx context.Context, dir string, key gate.Key) (context.Context, gate.
 	return context.WithValue(ctx, callerKey{}, key.Name()+" from "+from), call, err
 }
 
-// admit holds a call against the limits of its key, and writes a refusal down.
+// admit checks a call against the limits of its key, and records a refusal.
 func admit(ctx context.Context, dir string, a gate.Attempt, fault error) error {
 	s, err := site.Open(dir)
-	if err != nil { // a request is accepted while the declaration cannot be read
+	if err != nil { // a request is accepted even if the declaration cannot be read
 		if s, err = site.Recall(dir); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func Images(ctx context.Context, a *site.Adapters) ([]status.Image, error) {
 	return images, err
 }
 
-// MadeImage returns the image of a name that was made of a node of the group.
+// MadeImage returns the image with a name that was made of a node of the group.
 func MadeImage(ctx context.Context, a *site.Adapters, name string, g reconfigure.NodeGroup) (status.NewImage, error) {
 	seen, err := a.Look(ctx)
 	if err != nil {
@@ -44,12 +44,12 @@ func MadeImage(ctx context.Context, a *site.Adapters, name string, g reconfigure
 	return made, nil
 }
 
-// imagesOf returns the images of the cluster, and how long its nodes took to come up when they were made last.
+// imagesOf returns the images of the cluster, and how long its nodes took to become ready when they were last made.
 func imagesOf(
 	ctx context.Context, a *site.Adapters, seen snapshot.Snapshot,
 ) ([]status.Image, map[string]time.Duration, error) {
 	if why, missing := seen.Missing[snapshot.Terraform]; missing {
-		return nil, nil, fmt.Errorf("it is unknown which nodes there are: %s", why)
+		return nil, nil, fmt.Errorf("it is unknown which nodes exist: %s", why)
 	}
 	cloud, err := a.Cloud(ctx)
 	if err != nil {
@@ -64,8 +64,8 @@ func imagesOf(
 	return status.NewImages(a.Site.Cluster, seen, there, ready), ready, err
 }
 
-// CheckImages checks images, each on one of the nodes that run on it: the image of that name or id, that of a node, or
-// without a name all that nodes run on. It logs in to the nodes and changes nothing.
+// CheckImages checks images, each on one of the nodes that use it: the image with that name or id, the image of that
+// node, or without a name all images in use. It logs in to the nodes and changes nothing.
 func CheckImages(ctx context.Context, a *site.Adapters, of string) (check.ImageReports, error) {
 	seen, err := a.Look(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func CheckImages(ctx context.Context, a *site.Adapters, of string) (check.ImageR
 		}
 		node := answering(seen, nodes)
 		if node == "" && of != "" {
-			return nil, fmt.Errorf("no node runs on image %s: power one up, and check then", i.Name)
+			return nil, fmt.Errorf("no node uses image %s: power one up, then check again", i.Name)
 		}
 		if node != "" {
 			reports = append(reports, checkImage(ctx, a, seen.Instances[node], i, control))
@@ -118,7 +118,7 @@ func answering(seen snapshot.Snapshot, nodes nodeset.NodeSet) string {
 	return strings.Join(names[:min(1, len(names))], "")
 }
 
-// checkImage asks one node.
+// checkImage checks an image on one node.
 func checkImage(
 	ctx context.Context, a *site.Adapters, node reconfigure.Instance, i status.Image, control string,
 ) check.ImageReport {

@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
-// Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date
-// then.
+// Inventory returns Ansible's inventory of the instances in Terraform's state. It also updates the known hosts that
+// Ansible's ssh commands use.
 func Inventory(ctx context.Context, a *site.Adapters) ([]byte, error) {
 	state, err := a.State(ctx, nodeset.NodeSet{})
 	if err != nil {

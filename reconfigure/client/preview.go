@@ -16,7 +16,7 @@ import (
 	tf "github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
-// Preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have
+// Preview plans as the worker does. For nodes that must be drained first, it shows the changes after their jobs have
 // ended.
 func Preview(ctx context.Context, a *site.Adapters, requests []reconfigure.Request) (status.Preview, error) {
 	seen, err := a.Observer().Observe(ctx, controller.Scope(a.Site.Cluster, requests))
@@ -37,7 +37,7 @@ func Preview(ctx context.Context, a *site.Adapters, requests []reconfigure.Reque
 	terraform, problem := terraformPreview(ctx, a, seen, last)
 	unseen := ""
 	if errors.Is(problem, tf.ErrNotInitialized) {
-		unseen, problem = "What Terraform would do is not shown: "+problem.Error()+".", nil
+		unseen, problem = "Terraform's changes cannot be shown: "+problem.Error()+".", nil
 	}
 	report, err := status.NewPreview(first, last, terraform, problem)
 	report.Unseen = unseen
@@ -47,7 +47,7 @@ func Preview(ctx context.Context, a *site.Adapters, requests []reconfigure.Reque
 	return report, err
 }
 
-// terraformPreview is what Terraform would do, in all shards that the plan concerns.
+// terraformPreview returns Terraform's changes in all shards that the plan concerns.
 func terraformPreview(
 	ctx context.Context, a *site.Adapters, seen snapshot.Snapshot, p reconfigure.Plan,
 ) (all reconfigure.Preview, err error) {

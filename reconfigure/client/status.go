@@ -15,7 +15,7 @@ import (
 func Status(ctx context.Context, s site.Site, out *slog.Logger) (report status.Report, err error) {
 	last, err := worker.LastLook(s)
 	if err != nil {
-		out.WarnContext(ctx, err.Error()) // it is one line of many
+		out.WarnContext(ctx, err.Error()) // one line, as the others
 	}
 	err = s.IfJournal(ctx, func(log *journal.Journal) error {
 		known := status.Journal{Time: time.Now()}

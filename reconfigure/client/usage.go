@@ -15,8 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
-// KnowsGroup returns an error unless a node group of that name is declared, or is that of the control node. The empty
-// name is none.
+// KnowsGroup returns an error unless the name is that of a declared node group, the control node's group, or empty.
 func KnowsGroup(s site.Site, name string) error {
 	if name == "" || name == reconfigure.ControlGroup || !s.Declared() {
 		return nil
@@ -25,8 +24,8 @@ func KnowsGroup(s site.Site, name string) error {
 	return err
 }
 
-// UnknownNodes returns those of some nodes that are not declared, and of which the journal has no instance. Without a
-// declaration that can be read it returns none.
+// UnknownNodes returns the nodes that are not declared and have no instance in the journal. Without a readable
+// declaration it returns none.
 func UnknownNodes(
 	ctx context.Context, s site.Site, log *journal.Journal, nodes nodeset.NodeSet,
 ) (nodeset.NodeSet, error) {
@@ -44,8 +43,8 @@ func UnknownNodes(
 	return unknown, err
 }
 
-// Jobs returns the jobs that a caller asks for, after it has stored Slurm's jobs in the journal. It logs that Slurm does
-// not answer, or that there is no journal (log is nil).
+// Jobs stores Slurm's jobs in the journal, then returns the jobs that a caller asks for. It logs if Slurm does not
+// answer, or if there is no journal (log is nil).
 func Jobs(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
 ) ([]usage.Job, error) {
@@ -70,8 +69,8 @@ func Jobs(
 	return pick.Select(candidates.Jobs(facts)), nil
 }
 
-// Report returns the hours of instances, of one node group unless its name is empty, after it has kept what Slurm says
-// of jobs.
+// Report stores Slurm's jobs in the journal, then returns the hours of instances, of one node group unless its name
+// is empty.
 func Report(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter, group string,
 ) (usage.Report, error) {
@@ -79,18 +78,18 @@ func Report(
 	return usage.NewReport(facts, pick.Since, group), err
 }
 
-// usageFacts returns what is known of jobs and instances, without the events and outcomes of requests.
+// usageFacts returns the known jobs and instances, without the events and outcomes of requests.
 func usageFacts(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
 ) (usage.Facts, error) {
 	facts := usage.Facts{Now: time.Now(), Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}}
 	if log == nil {
-		out.WarnContext(ctx, "no request was made here yet, so no job and no instance is known")
+		out.WarnContext(ctx, "no request was made here yet, so no jobs and instances are known")
 		return facts, nil
 	}
-	if s.Declared() { // else who calls was told already
+	if s.Declared() { // else the caller has already got the error
 		if err := askForJobs(ctx, s, log, out); err != nil {
-			out.WarnContext(ctx, "Slurm does not say which jobs there are: only what is known already is shown",
+			out.WarnContext(ctx, "Slurm does not list its jobs: only jobs in the journal are shown",
 				"reason", err.Error())
 		}
 	}
@@ -121,7 +120,7 @@ func usageFacts(
 	return facts, err
 }
 
-// askForJobs keeps what the Slurm of the control node says of jobs, in the time for which a person waits.
+// askForJobs stores Slurm's jobs, within the time for which a person waits.
 func askForJobs(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, site.AnswerWithin)
 	defer cancel()

@@ -5,7 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// Build is what Go put into the binary: the module's version, and the commit where it was built from a checkout.
+// Build is Go's build information in the binary: the module's version and, if it was built from a checkout, the
+// commit.
 type Build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
@@ -18,7 +19,7 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s (%s)", b.Version, b.Commit)
 }
 
-// Version is what this program was built from.
+// Version returns the build information of this program.
 func Version() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

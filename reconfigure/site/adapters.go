@@ -29,7 +29,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
-// The adapters fit the interfaces of operation and controller by shape; here is where that is checked.
+// The adapters fit the interfaces of operation and controller by shape. This checks it.
 var (
 	_ Driver                = (*terraform.Driver)(nil)
 	_ operation.Cleaner     = (*ansible.Runner)(nil)
@@ -45,34 +45,34 @@ var (
 	_ ssh.Keeper            = (*journal.Journal)(nil)
 )
 
-// Driver has the nodes of one shard.
+// Driver manages the nodes of one shard.
 type Driver interface {
 	operation.Provisioner
-	// StateOf is State with a map of nodes that was read before; known reports whether there is one.
+	// StateOf is State, for a map of nodes that was read already; known reports whether there is one.
 	StateOf(ctx context.Context, nodes map[string]reconfigure.Spec, known bool) (reconfigure.State, error)
 	// Addresses returns the addresses of nodes, with or without an instance. If fresh is false, they may be those of
-	// the last call, unless a change of ours came since.
+	// the last call, unless this process has changed the state since.
 	Addresses(ctx context.Context, fresh bool) (map[string]string, error)
 	// Owned returns the ids of the nodes' instances and ports.
 	Owned(ctx context.Context) (servers, ports []string, err error)
 }
 
-// Adapters is what acts on one cluster, as it is declared. Each is opened when it is needed first, and once.
+// Adapters has the adapters for one declared cluster. Each is opened once, when it is first needed.
 type Adapters struct {
 	Site    Site
-	Journal *journal.Journal // nil where there is none yet, and nothing is to be carried out
+	Journal *journal.Journal // nil if there is none yet, and nothing is to be carried out
 	logger  *slog.Logger
 	reads   bool // no file is made, and nothing is downloaded
 
 	lock    sync.Mutex
 	drivers map[string]Driver // by shard
 	cloud   Cloud
-	login   singleflight.Group       // of the login to the cloud, which can take as long as the caller waits
+	login   singleflight.Group       // for the login to the cloud, which can take as long as the caller waits
 	slurms  map[string]*slurm.Client // by the control node's address
-	closed  bool                     // no connection is kept open any more
+	closed  bool                     // connections are no longer kept open
 }
 
-// Adapters is what acts on the cluster. Without a journal it can only look.
+// Adapters returns the adapters for the cluster. Without a journal they can only read.
 func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 	return &Adapters{
 		Site: s, Journal: log, logger: logger,
@@ -80,15 +80,15 @@ func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 	}
 }
 
-// Readers is Adapters for commands that only read: no file is made, and nothing is downloaded.
+// Readers is Adapters for commands that only read: they make no file and download nothing.
 func (s Site) Readers(log *journal.Journal, logger *slog.Logger) *Adapters {
 	a := s.Adapters(log, logger)
 	a.reads = true
 	return a
 }
 
-// Close ends the connections that are kept open, when the calls over them have ended. Who uses the adapters after that
-// has a connection for each call.
+// Close closes the open connections when the calls over them have ended. Later calls of the adapters use one
+// connection each.
 func (a *Adapters) Close() {
 	a.lock.Lock()
 	a.closed = true
@@ -99,7 +99,7 @@ func (a *Adapters) Close() {
 	}
 }
 
-// Driver runs Terraform in a shard, or switches its machines.
+// Driver returns the driver of a shard, which runs Terraform or switches machines.
 func (a *Adapters) Driver(ctx context.Context, shard string) (Driver, error) {
 	if a.Site.provider.shard != nil {
 		cloud, err := a.Cloud(ctx)
@@ -121,8 +121,8 @@ func (a *Adapters) Driver(ctx context.Context, shard string) (Driver, error) {
 	return d, nil
 }
 
-// Cloud logs in to the cloud, once. Callers that come together share the result, unless the context of the one that
-// logs in has ended. Nobody else waits for them.
+// Cloud logs in to the cloud, once. Concurrent callers share the result, unless the context of the one that logs in
+// has ended. Nobody else waits for them.
 func (a *Adapters) Cloud(ctx context.Context) (Cloud, error) {
 	for {
 		if cloud := a.connected(nil); cloud != nil {
@@ -146,7 +146,7 @@ func (a *Adapters) Cloud(ctx context.Context) (Cloud, error) {
 	}
 }
 
-// connected returns the cloud, and keeps one that is given; nil while there is none.
+// connected stores the given cloud, if any, and returns the current one; nil if there is none.
 func (a *Adapters) connected(cloud Cloud) Cloud {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -156,7 +156,7 @@ func (a *Adapters) connected(cloud Cloud) Cloud {
 	return a.cloud
 }
 
-// scheduler reaches Slurm's commands on the control node, over one connection.
+// Scheduler returns a client for Slurm on the control node, over one connection.
 func (a *Adapters) Scheduler(control reconfigure.Instance) *slurm.Client {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -168,7 +168,7 @@ func (a *Adapters) Scheduler(control reconfigure.Instance) *slurm.Client {
 	return client
 }
 
-// Observer asks the sources.
+// Observer returns an observer that asks the sources.
 func (a *Adapters) Observer() snapshot.Observer {
 	return snapshot.Observer{
 		Cluster: a.Site.Cluster,
@@ -232,7 +232,7 @@ func (a *Adapters) Observer() snapshot.Observer {
 	}
 }
 
-// State is Terraform's, of the shards that the nodes are in; without nodes, of all.
+// State returns Terraform's state of the shards of the nodes; without nodes, of all shards.
 func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
 	desired, known, err := a.Site.NodeMap(a.Journal).Read(ctx)
 	if err != nil {
@@ -256,7 +256,7 @@ func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 		}, err
 	})
 	if errors.Is(err, terraform.ErrNotInitialized) && !known {
-		return all, nil // nothing was made yet
+		return all, nil // nothing exists yet
 	}
 	if err != nil {
 		return reconfigure.State{}, err
@@ -264,8 +264,8 @@ func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 	return all, nil
 }
 
-// eachShard reads the states of shards side by side: a large cluster has dozens, and each costs a start of Terraform.
-// What read returns is called by one goroutine at a time.
+// eachShard reads the states of shards concurrently: a large cluster has dozens, and each needs a start of Terraform.
+// The functions that read returns are called one at a time.
 func (a *Adapters) eachShard(
 	ctx context.Context, shards []string, read func(Driver) (use func(), err error),
 ) error {
@@ -291,7 +291,7 @@ func (a *Adapters) eachShard(
 	return group.Wait()
 }
 
-// addresses is where nodes are, by the ports in Terraform's states of all shards.
+// addresses returns the addresses of nodes, from the ports in Terraform's states of all shards.
 func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
 	desired, _, err := a.Site.NodeMap(a.Journal).Read(ctx)
 	if err != nil {
@@ -305,7 +305,7 @@ func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string
 	return all, err
 }
 
-// Deps is what operations work with.
+// Deps returns the dependencies of operations.
 func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
 	cloud, err := a.Cloud(ctx)
 	if err != nil {
@@ -338,21 +338,21 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	}, nil
 }
 
-// revokeKeys is for the file of this host. What goes wrong is repeated after the next removal.
+// revokeKeys revokes keys in the file of this host. After an error the next removal retries it.
 func (a *Adapters) revokeKeys(ctx context.Context) {
 	if err := a.Site.revokeKeys(ctx, a.Journal); err != nil {
 		a.logger.WarnContext(ctx, "the keys of nodes without an instance are still authorized", "reason", err.Error())
 	}
 }
 
-// waiter waits for SSH.
+// waiter returns a Waiter for SSH.
 func (a *Adapters) waiter(cloud Cloud) *ssh.Waiter {
 	return ssh.NewWaiter(ssh.Config{
 		Known: a.Site.KnownHosts(a.Journal), Policy: a.Site.Cluster.Settings.HostKeys, Console: cloud.Console,
 	})
 }
 
-// eventsAndEvidence is the journal, as operations use it.
+// eventsAndEvidence is the journal in the form that operations use.
 type eventsAndEvidence struct {
 	*journal.Recorder
 	*journal.Journal
@@ -406,7 +406,7 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 	})
 }
 
-// NodeMap is the map of nodes, for those who take no Terraform.
+// NodeMap returns the map of nodes, for callers that do not run Terraform.
 func (s Site) NodeMap(log *journal.Journal) terraform.NodeMap {
 	m := terraform.NodeMap{Dir: s.RootModule()}
 	if s.Provider.Existing {
@@ -418,7 +418,7 @@ func (s Site) NodeMap(log *journal.Journal) terraform.NodeMap {
 	return m
 }
 
-// Adopt takes over what the files of this host have and no journal ever had.
+// Adopt imports the data in this host's files that the journal never had.
 func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
 	if err := s.identify(ctx, log); err != nil {
 		return err
@@ -429,16 +429,16 @@ func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
 	return s.KnownHosts(log).Adopt(ctx)
 }
 
-// RootModule is the folder of the root module of the declared kind of cloud.
+// RootModule returns the folder of the root module of the declared kind of cloud.
 func (s Site) RootModule() string { return s.File("terraform", s.Provider.Name) }
 
-// playbooks writes what Ansible itself prints to a log of its own.
+// playbooks returns a Runner that writes Ansible's output to a separate log.
 func (s Site) playbooks() *ansible.Runner {
 	return ansible.New(ansible.Config{Dir: s.Dir, Env: Environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
-// KnownHosts is the file of the nodes' host keys, which is brought up to date from the journal. Before there is a
-// journal, the file stays as it is.
+// KnownHosts returns the file of the nodes' host keys, which is updated from the journal. Without a journal the file
+// does not change.
 func (s Site) KnownHosts(log *journal.Journal) ssh.KnownHosts {
 	k := s.knownHostsFile()
 	if log != nil {
@@ -447,12 +447,12 @@ func (s Site) KnownHosts(log *journal.Journal) ssh.KnownHosts {
 	return k
 }
 
-// knownHostsFile is the same file, for SSH commands alone.
+// knownHostsFile returns the same file, only for SSH commands.
 func (s Site) knownHostsFile() ssh.KnownHosts {
 	return ssh.KnownHosts{Path: s.StateFile("known_hosts")}
 }
 
-// scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is
+// scheduler returns a client for Slurm on the control node. With keep the connection stays open until the client is
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	key := s.Cluster.Settings.SlurmKeyFile()
@@ -467,21 +467,21 @@ func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	return slurm.New(slurm.Config{SSH: command, Run: run, Keep: keep})
 }
 
-// Run runs a program with what is left of this process's own environment.
+// Run runs a program with the filtered environment of this process.
 func Run(ctx context.Context, c process.Cmd) error {
 	c.Env = Environment(os.Environ())
 	return process.Run(ctx, c)
 }
 
-// AnswerWithin is how long people wait for a source that does not answer. Slurm's tools take up to a minute to give up.
+// AnswerWithin is the time limit for a source when a person waits. Slurm's tools take up to a minute to give up.
 const AnswerWithin = 20 * time.Second
 
-// Look asks all sources for a person, and changes nothing.
+// Look takes a snapshot for a person. It changes nothing.
 func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
 	return a.inFull().Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
 }
 
-// inFull asks the sources for what people read: with the cloud's words on servers in ERROR, and in bounded time.
+// inFull returns an observer for people: it includes the cloud's faults of servers in ERROR, and its time is limited.
 func (a *Adapters) inFull() snapshot.Observer {
 	observer := a.Observer()
 	observer.Limit = AnswerWithin
@@ -495,8 +495,8 @@ func (a *Adapters) inFull() snapshot.Observer {
 	return observer
 }
 
-// appender writes to a log of the worker's. The file is open, and made, only while something is written: adapters are
-// opened to look, too.
+// appender appends to a log of the worker. It opens, and makes, the file only while it writes: adapters are also
+// opened only to read.
 type appender struct {
 	site Site
 	name string
@@ -511,7 +511,8 @@ func (a appender) Write(text []byte) (int, error) {
 	return n, errors.Join(err, file.Close())
 }
 
-// Reconciler compares the sources of a cluster. An instance that Terraform does not know counts from minAge on.
+// Reconciler returns a reconciler of the cluster. An instance that Terraform does not know counts from the age minAge
+// on.
 func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
 	observer := a.inFull()
 	return reconcile.Reconciler{

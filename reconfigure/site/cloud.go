@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
 
-// providers is the kinds of clouds, one line for each. The first is the default.
+// providers returns the kinds of clouds, one line for each. The first is the default.
 func providers() []provider {
 	return []provider{
 		wire(openstack.Provider(), openstack.Open, openstack.Check),
@@ -29,8 +29,8 @@ func providers() []provider {
 	}
 }
 
-// Cloud is what an adapter for a cloud does. docs/guides/add-cloud.md has the contract, and package cloudtest the suites
-// of it.
+// Cloud is the interface of a cloud's adapter. docs/guides/add-cloud.md has the contract, and package cloudtest its
+// suites.
 type Cloud interface {
 	operation.Cloud
 	operation.Quota
@@ -40,32 +40,32 @@ type Cloud interface {
 	project
 }
 
-// observed is what the sources are compared with.
+// observed has the calls for the comparison of the sources.
 type observed interface {
-	// Resolve returns what the names of a source mean now.
+	// Resolve returns the current ids of the names of a source.
 	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// ServersWithFaults is operation.Cloud's Servers for all nodes, with the faults of those in ERROR.
 	ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error)
-	// Ports returns the ports of the cluster, by node; none where the root module has no ports.
+	// Ports returns the ports of the cluster, by node; none if the root module has no ports.
 	Ports(ctx context.Context) (map[string][]reconfigure.Port, error)
 	// Port returns the id of the only port of an instance.
 	Port(ctx context.Context, id string) (string, error)
 }
 
-// project is what is there beside the cluster.
+// project has the calls for the project around the cluster.
 type project interface {
 	// ProjectServers returns all instances that the cluster's could be mistaken for.
 	ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error)
 	// Namesakes returns the instances with the cluster's name and another id, by that id.
 	Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error)
 	// Mark gives the cluster's id to instances and ports, by their ids, that have only its name. It returns the
-	// instances of that name without an id that are not among them.
+	// remaining instances with that name and no id.
 	Mark(ctx context.Context, servers, ports []string) ([]reconfigure.Server, error)
 	// Images returns all images.
 	Images(ctx context.Context) ([]reconfigure.Image, error)
-	// Flavors returns what one instance of each flavor takes, by name and by id.
+	// Flavors returns the use by one instance of each flavor, by name and by id.
 	Flavors(ctx context.Context) (map[string]reconfigure.Use, error)
-	// Clock returns the cloud's time; zero where the cloud does not say it.
+	// Clock returns the cloud's time; zero if the cloud does not report it.
 	Clock(ctx context.Context) (time.Time, error)
 }
 
@@ -77,13 +77,13 @@ type provider struct {
 	shard func(cloud Cloud, shard string) Driver // of existing machines; nil: Terraform
 }
 
-// switching has shards of the cloud's adapter take the place of Terraform.
+// switching returns the provider with shards of the cloud's adapter instead of Terraform.
 func (p provider) switching(shard func(Cloud, string) Driver) provider {
 	p.shard = shard
 	return p
 }
 
-// wire ties an adapter to what describes its cloud.
+// wire connects an adapter with the description of its cloud.
 func wire[C Cloud](
 	p reconfigure.Provider, open func(context.Context, reconfigure.Access) (C, error),
 	check func(reconfigure.Access) error,
@@ -91,13 +91,13 @@ func wire[C Cloud](
 	return provider{p, func(ctx context.Context, access reconfigure.Access) (Cloud, error) {
 		cloud, err := open(ctx, access)
 		if err != nil {
-			return nil, err // and no C that is nil
+			return nil, err // not a nil C
 		}
 		return cloud, nil
 	}, check, nil}
 }
 
-// providerNamed returns the kind of cloud with a name that the declaration in dir has; the default for an empty one.
+// providerNamed returns the kind of cloud that the declaration in dir names; the default for an empty name.
 func providerNamed(dir, name string) (provider, error) {
 	var names []string
 	for _, p := range providers() {
@@ -109,8 +109,8 @@ func providerNamed(dir, name string) (provider, error) {
 	return provider{}, config.Wrong(dir, "provider", "%q is none of %s", name, strings.Join(names, ", "))
 }
 
-// adapt takes from a declaration what the kind of cloud does not have, and places the nodes. It returns an error for a
-// setting that is never the default.
+// adapt removes the features that the kind of cloud lacks from a declaration, and places the nodes. It returns an
+// error for such a setting if it is never the default.
 func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
 	if p.Existing {
 		return p.adaptExisting(dir, c)
@@ -121,7 +121,7 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 	for i, g := range c.Groups {
 		if p.Module.Power == "" && g.WhenIdle.Power() != "" {
 			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].when_idle", i),
-				"%s is not possible with provider %s; make it %s", g.WhenIdle, p.Name, reconfigure.IdleDelete)
+				"%s is not possible with provider %s; set it to %s", g.WhenIdle, p.Name, reconfigure.IdleDelete)
 		}
 	}
 	c.Settings.Interrupt = c.Settings.Interrupt && p.Module.Finish != nil
@@ -133,26 +133,26 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 	return c, err
 }
 
-// adaptExisting has nodes that are not needed be switched off, and keep their addresses.
+// adaptExisting adapts a declaration to existing machines: idle nodes are switched off and keep their addresses.
 func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
 	if c.Settings.HostKeys != reconfigure.HostKeysAcceptNew {
 		return c, config.Wrong(dir, "reconfigure.host_keys", "%s is not possible with provider %s, since no console is "+
-			"read; make it %s", c.Settings.HostKeys, p.Name, reconfigure.HostKeysAcceptNew)
+			"read; set it to %s", c.Settings.HostKeys, p.Name, reconfigure.HostKeysAcceptNew)
 	}
 	c.Existing, c.Settings.Interrupt = true, false
 	c.Groups = slices.Clone(c.Groups)
 	for i, g := range c.Groups {
 		if g.WhenIdle == reconfigure.IdleShelve {
 			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].when_idle", i),
-				"%s is not possible with provider %s; make it %s", g.WhenIdle, p.Name, reconfigure.IdleStop)
+				"%s is not possible with provider %s; set it to %s", g.WhenIdle, p.Name, reconfigure.IdleStop)
 		}
 		if g.MaxAge > 0 {
 			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].max_age", i),
-				"it is not possible with provider %s, which makes nothing anew; remove it", p.Name)
+				"it is not possible with provider %s, which replaces no instances; remove it", p.Name)
 		}
 		if c.Fresh(g.Name) {
 			return c, config.Wrong(dir, "partitions", "fresh: job of a partition over node group %s is not possible with "+
-				"provider %s, which makes nothing anew; remove it", g.Name, p.Name)
+				"provider %s, which replaces no instances; remove it", g.Name, p.Name)
 		}
 		c.Groups[i].WhenIdle, c.Groups[i].MaxStopped, c.Groups[i].KeepPorts = reconfigure.IdleStop, g.Max, true
 	}
@@ -163,7 +163,7 @@ func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.
 	return c, err
 }
 
-// CloudConfigured is an error where the declared cloud is not found in its file.
+// CloudConfigured returns an error if the declared cloud is not in its file.
 func (s Site) CloudConfigured() error {
 	err := s.provider.check(s.access(reconfigure.Identity{}))
 	if err != nil {
@@ -178,8 +178,7 @@ func (s Site) access(identity reconfigure.Identity) reconfigure.Access {
 	}
 }
 
-// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host
-// say.
+// cloud logs in to the cloud. Without a journal it identifies the cluster's instances by the files of this host.
 func (s Site) cloud(ctx context.Context, log *journal.Journal) (Cloud, error) {
 	identity, err := s.identity(ctx, log)
 	if err != nil {

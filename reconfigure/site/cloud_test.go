@@ -61,7 +61,7 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 		t.Error(err)
 	}
 	stays := provider{Provider: reconfigure.Provider{Name: "paper"}}
-	const why = "node_groups[0].when_idle: stop is not possible with provider paper; make it delete"
+	const why = "node_groups[0].when_idle: stop is not possible with provider paper; set it to delete"
 	if _, err := stays.adapt("", declared); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("an error of %v", err)
 	}
@@ -101,7 +101,7 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 		"fresh: job":                        fresh,
 		"max_age":                           aged,
 		"when_idle: shelve is not possible": declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
-		"make it accept-new":                declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
+		"set it to accept-new":                declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
 	} {
 		if _, err := p.adapt("", c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// identify gives the cluster its id, once: that which the file of the map of nodes has from a former journal, else a
-// new one.
+// identify sets the cluster's id, once: the id in the file of the map of nodes, from a former journal, else a new
+// one.
 func (s Site) identify(ctx context.Context, log *journal.Journal) error {
 	id, err := s.NodeMap(log).ClusterID(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s Site) identify(ctx context.Context, log *journal.Journal) error {
 	return log.AdoptIdentity(ctx, id)
 }
 
-// identity is what the cloud knows the cluster by, for who may not write.
+// identity returns the cluster's identity in the cloud, without writing it.
 func (s Site) identity(ctx context.Context, log *journal.Journal) (identity reconfigure.Identity, err error) {
 	if log != nil {
 		if identity, err = log.Identity(ctx); err != nil || identity.ID != "" {
@@ -34,7 +34,8 @@ func (s Site) identity(ctx context.Context, log *journal.Journal) (identity reco
 	return identity, err
 }
 
-// Mark gives the cluster's id to the instances and ports in Terraform's states that an earlier version has made, once.
+// Mark sets the cluster's id on the instances and ports in Terraform's states that an earlier version made. It does
+// so once.
 func (s Site) Mark(ctx context.Context, log *journal.Journal, logger *slog.Logger) error {
 	identity, err := log.Identity(ctx)
 	if err != nil || identity.Marked {
@@ -56,15 +57,15 @@ func (s Site) Mark(ctx context.Context, log *journal.Journal, logger *slog.Logge
 			return err
 		}
 		for _, server := range rest {
-			logger.WarnContext(ctx, "an instance has the name of this cluster and no cluster's id, and Terraform does "+
-				"not know it: it is another cluster's, or left over, and is left alone from now on",
+			logger.WarnContext(ctx, "an instance has the name of this cluster and no cluster id, and Terraform does "+
+				"not know it: it belongs to another cluster or is a leftover, and will be ignored from now on",
 				"instance", server.Node, "id", server.ID)
 		}
 	}
 	return log.KeepMarked(ctx)
 }
 
-// owned is the ids of all instances and ports of nodes in Terraform's states.
+// owned returns the ids of all instances and ports of nodes in Terraform's states.
 func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err error) {
 	desired, _, err := a.Site.NodeMap(a.Journal).Read(ctx)
 	if err != nil || len(desired) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
 
-// revoking is a Provisioner after whose changes the keys of nodes without an instance are revoked.
+// revoking is a Provisioner that revokes the keys of nodes without an instance after its changes.
 type revoking struct {
 	operation.Provisioner
 	revoke func(context.Context)
@@ -31,8 +31,8 @@ func (r revoking) Apply(
 	return failures, err
 }
 
-// revokeKeys removes from this host's file of authorized keys those of nodes that have no instance any more, by the map
-// of nodes.
+// revokeKeys removes the keys of nodes that no longer have an instance in the map of nodes from this host's file of
+// authorized keys.
 func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
 	path, err := s.KeyFile()
 	if err != nil || path == "" {
@@ -47,8 +47,7 @@ func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
 	})
 }
 
-// KeyFile returns the file that the playbooks write keys to; empty where this host does not have the user whose file it
-// is.
+// KeyFile returns the file to which the playbooks write keys; empty if its user does not exist on this host.
 func (s Site) KeyFile() (string, error) {
 	path, err := expandUser(s.Cluster.Settings.AuthorizedKeys)
 	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {

@@ -11,17 +11,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// locationFile stands in the cluster directory.
+// locationFile is in the cluster directory.
 const locationFile = ".reconfigure.json"
 
-// Location is where requests are written down, as it was declared when somebody last made one. Slurm asks once,
-// whatever state the declaration is in at that moment: saved with a slip in it, or replaced by a checkout. To look
-// for state_directory in what is left of the file would do for some slips and not for others, and where it went wrong
-// the request would be in a journal that no worker reads. The worker tries until the declaration can be read again.
+// Location is the place of the journal, as it was declared when the last request was made. Slurm asks only once, and
+// the declaration may be broken at that moment: saved with a mistake, or replaced by a checkout. Searching the broken
+// file for state_directory would work for some mistakes only, and a wrong result would put the request into a journal
+// that no worker reads. The worker retries until the declaration can be read again.
 type Location struct {
 	StateDirectory string `json:"state_directory"`   // absolute
-	Journal        string `json:"journal,omitempty"` // where it is not in the state directory
-	// Worker is who starts a worker; one that cannot plan would start all the same, and beside a service of systemd's.
+	Journal        string `json:"journal,omitempty"` // if it is not in the state directory
+	// Worker says who starts a worker. Without it, a call could start one in addition to systemd's service.
 	Worker reconfigure.WorkerStart `json:"worker,omitempty"`
 }
 
@@ -33,12 +33,12 @@ func (s Site) Location() Location {
 	}
 }
 
-// SameJournal reports whether two locations are of one journal.
+// SameJournal reports whether two locations have the same journal.
 func (l Location) SameJournal(other Location) bool {
 	return l.StateDirectory == other.StateDirectory && l.Journal == other.Journal
 }
 
-// Remember writes down where requests are written down, unless it stands there already.
+// Remember stores the location of the journal, unless it is stored already.
 func (s Site) Remember() error {
 	text, err := json.Marshal(s.Location())
 	if err != nil {
@@ -58,8 +58,8 @@ func (s Site) Remember() error {
 	return nil
 }
 
-// Recall is a Site of which nothing is known but where its requests are written down, and who starts a worker. Where
-// none ever was, that is an fs.ErrNotExist.
+// Recall returns a Site that knows only its journal and who starts a worker. If no location was ever stored, the
+// error is an fs.ErrNotExist.
 func Recall(dir string) (Site, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

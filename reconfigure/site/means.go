@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// means is what the adapter of existing machines works with. Without a journal it can only look.
+// means returns the means of the adapter of existing machines. Without a journal they can only read.
 func (s Site) means(log *journal.Journal) reconfigure.Means {
 	m := reconfigure.Means{
 		Control: s.Cluster.Control.Name,
@@ -39,7 +39,7 @@ func (s Site) means(log *journal.Journal) reconfigure.Means {
 	return m
 }
 
-// login runs a command on a node as the login user. The words of the command reach a shell there.
+// login runs a command on a node as the login user. A shell there interprets the words of the command.
 func (s Site) login(ctx context.Context, log *journal.Journal, i reconfigure.Instance, command []string) error {
 	if err := s.KnownHosts(log).Refresh(ctx); err != nil {
 		return err

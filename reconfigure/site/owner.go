@@ -33,5 +33,5 @@ func notForRoot(dir string, uid uint32) error {
 	if owner, err := user.LookupId(number); err == nil {
 		name, sudo = "user "+owner.Username, owner.Username
 	}
-	return fmt.Errorf("%s belongs to %s: call it as that user, not as root (sudo -u %s …)", dir, name, sudo)
+	return fmt.Errorf("%s belongs to %s: run this as that user, not as root (sudo -u %s …)", dir, name, sudo)
 }

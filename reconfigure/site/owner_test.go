@@ -19,7 +19,7 @@ func TestRootIsToldWhoOwnsWhichFolder(t *testing.T) {
 	if nobody.Uid != "65534" {
 		t.Fatalf("nobody is uid %s", nobody.Uid)
 	}
-	want := dir + " belongs to user nobody: call it as that user, not as root (sudo -u nobody …)"
+	want := dir + " belongs to user nobody: run this as that user, not as root (sudo -u nobody …)"
 	if got := notForRoot(".", 65534).Error(); got != want {
 		t.Errorf("%s, not %s", got, want)
 	}

@@ -1,6 +1,6 @@
 // Package site opens a cluster directory: its declaration, its journal, and the adapters that act on the cluster. It
-// opens each adapter when it is needed first, and ties it to the interfaces of those who use it. Each reading of the
-// declaration is a Site; the journal and the state directory outlive it.
+// opens each adapter when it is first needed, and connects it to the interfaces of its users. Each read of the
+// declaration gives a Site; the journal and the state directory outlive it.
 package site
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Site is a cluster's directory and what it declares.
+// Site is a cluster directory with its declaration.
 type Site struct {
 	Dir     string // absolute
 	Cluster reconfigure.Cluster
-	Starter reconfigure.WorkerStart // who starts a worker for this call
+	Starter reconfigure.WorkerStart // says who starts a worker for this call
 	provider
 }
 
-// Open reads the declaration of a cluster directory. Its problems are a *config.Problems; that the file is not there is
-// an fs.PathError.
+// Open reads the declaration of a cluster directory. Its problems are a *config.Problems; a missing file is an
+// fs.PathError.
 func Open(dir string) (Site, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -59,26 +59,26 @@ func open(dir string) (Site, error) {
 	return Site{Dir: dir, Cluster: cluster, provider: p}, nil
 }
 
-// Declared reports whether the declaration could be read. Without it only the journal is known.
+// Declared reports whether the declaration could be read. Without it, only the journal is known.
 func (s Site) Declared() bool { return s.provider.open != nil }
 
-// File names a file of the cluster directory.
+// File returns the path of a file in the cluster directory.
 func (s Site) File(elem ...string) string {
 	return filepath.Join(append([]string{s.Dir}, elem...)...)
 }
 
-// StateFile names a file of the state directory.
+// StateFile returns the path of a file in the state directory.
 func (s Site) StateFile(elem ...string) string {
 	return filepath.Join(append([]string{s.Cluster.Settings.StateDir}, elem...)...)
 }
 
-// LogDir is the folder of the worker's logs.
+// LogDir returns the folder of the workers' logs.
 func (s Site) LogDir() string { return s.StateFile("log") }
 
-// Logs is where the workers' logs are.
+// Logs returns the folder of the workers' logs, for rotation.
 func (s Site) Logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
 
-// Journal opens the journal, and makes it where it is not there yet.
+// Journal opens the journal, and creates it if it does not exist.
 func (s Site) Journal(ctx context.Context) (*journal.Journal, error) {
 	if url := s.Cluster.Settings.Journal; url != "" {
 		return journal.OpenURL(ctx, url)
@@ -86,8 +86,8 @@ func (s Site) Journal(ctx context.Context) (*journal.Journal, error) {
 	return journal.Open(ctx, s.StateFile())
 }
 
-// IfJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which
-// reading must not do; a database that is declared must be there, so that what is wrong with it shows now.
+// IfJournal calls do with the journal, for readers; it is nil if there is none yet. Opening a journal would create
+// its file, which a reader must not do. A declared database must exist, so that its errors show now.
 func (s Site) IfJournal(ctx context.Context, do func(log *journal.Journal) error) error {
 	if s.Cluster.Settings.Journal == "" && !exists(s.StateFile("journal.db")) {
 		return do(nil)
@@ -100,7 +100,7 @@ func (s Site) IfJournal(ctx context.Context, do func(log *journal.Journal) error
 	return do(log)
 }
 
-// WithJournal gives the journal to who writes.
+// WithJournal calls do with the journal, for writers.
 func (s Site) WithJournal(ctx context.Context, do func(log *journal.Journal) error) error {
 	log, err := s.Journal(ctx)
 	if err != nil {
@@ -115,23 +115,23 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// UpToDate is an error where another control host has a newer declaration. To plan from this one would undo there
-// what was meant. The declaration of this host is made known, so that the others can compare.
+// UpToDate returns an error if another control host has a newer declaration: a plan from this one would undo its
+// changes. It also stores this host's declaration, so that the others can compare.
 func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 	if s.Cluster.Settings.Journal == "" {
-		return nil // a file of this host's: there is no other one
+		return nil // a file of this host: there is no other control host
 	}
 	own, err := s.Declaration()
 	if err != nil {
 		return err
 	}
 	newest, err := log.Declare(ctx, own)
-	// What is to have changed in the future was changed where a clock is wrong: no declaration could be newer.
+	// A change in the future comes from a wrong clock: no declaration could be newer.
 	if err != nil || !own.Outdated(newest) || newest.Changed.After(time.Now()) {
 		return err
 	}
 	return fmt.Errorf(
-		"%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if "+
+		"%s differs from the one on control host %s, which was changed later, at %s: make them equal; if "+
 			"this one is right, `touch` it and try again",
 		s.File(config.File),
 		newest.Host,
@@ -139,7 +139,7 @@ func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 	)
 }
 
-// Declaration is what this host works with.
+// Declaration returns the version of the declaration on this host.
 func (s Site) Declaration() (reconfigure.Declaration, error) {
 	text, err := os.ReadFile(s.File(config.File))
 	if err != nil {
@@ -161,7 +161,7 @@ func (s Site) Declaration() (reconfigure.Declaration, error) {
 	}, err
 }
 
-// Told is the nodes that Terraform was last told of.
+// Told returns a snapshot with only Terraform's last map of nodes.
 func (s Site) Told(ctx context.Context) (told snapshot.Snapshot, err error) {
 	err = s.IfJournal(ctx, func(log *journal.Journal) error {
 		nodes := s.NodeMap(log)
@@ -171,7 +171,7 @@ func (s Site) Told(ctx context.Context) (told snapshot.Snapshot, err error) {
 	return told, err
 }
 
-// SiteFiles returns which of the site's own files some compute nodes get. The error names the nodes that no group
+// SiteFiles returns which of the site's files some compute nodes get. The error names the nodes that no group
 // declares, or every problem of the files' names.
 func (s Site) SiteFiles(nodes nodeset.NodeSet) (sitefiles.Table, error) {
 	if unknown := nodes.Difference(s.Cluster.Nodes()); !unknown.Empty() {

@@ -9,9 +9,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Conf compares the configuration of Slurm that the declaration leads to with the one that slurmctld runs with. Without
-// a control node there is nothing to compare. That it cannot be compared is in the answer. The error is that ctx ended
-// or, without a control node, that the cloud does not list its flavors.
+// Conf compares the declared configuration of Slurm with slurmctld's running one. Without a control node there is
+// nothing to compare. If the comparison fails, the answer says why. Conf returns an error only if ctx has ended or,
+// without a control node, if the cloud does not list its flavors.
 func (a *Adapters) Conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
 	hardware, err := a.hardware(ctx)
 	control, there := seen.Instances[a.Site.Cluster.Control.Name]
@@ -28,8 +28,8 @@ func (a *Adapters) Conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigu
 	return &conf, err
 }
 
-// hardware is what the flavors of the node groups have. A flavor that the cloud does not have is left out: nodes of it
-// are not made.
+// hardware returns the hardware of the node groups' flavors. It leaves out flavors that the cloud does not have,
+// since their nodes cannot be made.
 func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardware, error) {
 	cloud, err := a.Cloud(ctx)
 	if err != nil {
@@ -78,8 +78,8 @@ func (a *Adapters) compareConf(
 	return conf, nil
 }
 
-// ofKnownNodes leaves out the nodes that slurmctld does not know, which have no jobs: a file that was written and never
-// read may have them.
+// ofKnownNodes drops the nodes that slurmctld does not know, since they have no jobs: a file that was written but
+// never read may have such nodes.
 func ofKnownNodes(all []reconfigure.Danger, states map[string]reconfigure.NodeState) []reconfigure.Danger {
 	var known []reconfigure.Danger
 	for _, d := range all {

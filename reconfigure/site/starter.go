@@ -15,15 +15,15 @@ import (
 type starter struct{ site Site }
 
 const (
-	// startWithin is the time until the login user can log in to a node that has just booted, and slurmd runs.
+	// startWithin is the time limit for the first login to a node after its boot and for the start of slurmd.
 	startWithin = time.Minute
-	// startSlurmd is run by the shell of the login user. The unit of slurmd is ordered after munge and the mounts, so
-	// systemd waits for them while the node still boots.
+	// The login user's shell runs startSlurmd. The unit of slurmd is ordered after munge and the mounts, so systemd
+	// waits for them while the node still boots.
 	startSlurmd = "if [ -d /run/systemd/system ]; then sudo -n systemctl start slurmd; " +
 		"else sudo -n service slurmd start; fi"
 )
 
-// StartSlurmd starts slurmd by the node's service manager. It is tried again while the node refuses logins.
+// StartSlurmd starts slurmd by the node's service manager. It retries while the node refuses logins.
 func (s starter) StartSlurmd(ctx context.Context, i reconfigure.Instance) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()

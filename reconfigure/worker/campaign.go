@@ -15,7 +15,7 @@ var (
 	_ campaign.Journal = (*journal.Journal)(nil)
 )
 
-// campaigns is what a worker takes campaigns on with.
+// campaigns returns the function with which a worker advances campaigns.
 func (o *opener) campaigns() func(context.Context) (time.Duration, bool) {
 	runner := campaign.Runner{Journal: o.log, Open: func(ctx context.Context) (campaign.Site, error) {
 		opened, err := o.open(ctx)

@@ -18,11 +18,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// lookFile keeps the worker's last comparison of the sources, in the state directory: for the next one, be it of
-// another process, and for `reconfigure status`.
+// lookFile is the file of the worker's last comparison of the sources, in the state directory: for the next
+// comparison, also of another process, and for `reconfigure status`.
 const lookFile = "reconcile.json"
 
-// LastLook returns the last comparison; it is the zero one where no worker has compared yet.
+// LastLook returns the last comparison; the zero value if no worker has compared yet.
 func LastLook(s site.Site) (l reconcile.Look, err error) {
 	text, err := os.ReadFile(s.StateFile(lookFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,37 +46,37 @@ func keepLook(s site.Site, l reconcile.Look) error {
 		renameio.WriteFile(s.StateFile(lookFile), append(text, '\n'), 0o600))
 }
 
-// comparer compares the sources as often as is declared, and fixes what may be fixed without anybody having asked.
+// comparer compares the sources at the declared interval, and carries out the unattended fixes.
 type comparer struct {
 	dir  string
 	log  *journal.Journal
 	out  *slog.Logger
 	self program
-	at   site.Location // of the journal that it works on
+	at   site.Location // the location of its journal
 }
 
-// reconciler is what a worker calls when it is time to compare the sources.
+// reconciler returns the function that a worker calls to compare the sources.
 func reconciler(
 	s site.Site, log *journal.Journal, out *slog.Logger, self program,
 ) func(context.Context) (next time.Duration, ok bool) {
 	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.Location()}.reconcile
 }
 
-// reconcile compares when it is due, and says when to call it next; false where nothing is to be compared any more.
+// reconcile compares if that is due, and returns when to call it next; false if nothing more is to be compared.
 func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if r.self.replaced() {
-		return 0, false // the next call, or a supervisor, starts the new one
+		return 0, false // the next call, or a supervisor, starts the new program
 	}
-	s, err := site.Open(r.dir) // afresh: it may have been edited
+	s, err := site.Open(r.dir) // opened again, since it may have been edited
 	if err != nil {
-		// whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
+		// callers get the error; an idle worker soon ends when it is fixed
 		return 10 * time.Second, true
 	}
 	if !s.Location().SameJournal(r.at) {
 		r.out.WarnContext(
 			ctx,
-			"another journal is declared by now: this worker does not compare the sources any more, "+
-				"and is to be restarted where it is a service",
+			"another journal is declared now: this worker no longer compares the sources, "+
+				"and must be restarted if it is a service",
 		)
 		return 0, false
 	}
@@ -111,7 +111,7 @@ func (r comparer) compare(ctx context.Context, s site.Site, last reconcile.Look)
 	told := func(f reconcile.Finding, err error) error {
 		fixed := status.Fixed{Finding: f, Done: err == nil}
 		r.out.InfoContext(ctx, fixed.String(), "found", string(f.Kind), "by", "reconcile")
-		return nil // the error comes with all others
+		return nil // the error is reported with the others
 	}
 	reconciler := adapters.Reconciler(reconcile.DefaultMinAge)
 	reconciler.Observe = r.keepingLives(reconciler.Observe)
@@ -129,12 +129,11 @@ func thisProgram() (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	was, err := os.Stat("/proc/self/exe") // also where it has been replaced already
+	was, err := os.Stat("/proc/self/exe") // this also works if the file was already replaced
 	return program{path, was}, err
 }
 
-// replaced reports whether there is another one in its place by now: a worker that stays would go on as the old one
-// for ever.
+// replaced reports whether the file was replaced. A long-running worker would otherwise always run the old program.
 func (p program) replaced() bool {
 	is, err := os.Stat(p.path)
 	return err == nil && !(os.SameFile(p.was, is) && p.was.ModTime().Equal(is.ModTime()))

@@ -12,10 +12,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/usage"
 )
 
-// jobsEvery is how often a worker reads Slurm's jobs. Those that end meanwhile are in slurmctld's list.
+// jobsEvery is the interval at which a worker reads Slurm's jobs. Jobs that end in between are in slurmctld's list.
 const jobsEvery = 5 * time.Minute
 
-// KeepJobs keeps the jobs that have ended since the last time, and those that Slurm knows, in the journal.
+// KeepJobs stores the jobs that ended since the last call, and those that Slurm knows, in the journal.
 func KeepJobs(ctx context.Context, log *journal.Journal, client *slurm.Client, out *slog.Logger) error {
 	position, err := log.JobPosition(ctx)
 	if err != nil {
@@ -47,7 +47,8 @@ func KeepJobs(ctx context.Context, log *journal.Journal, client *slurm.Client, o
 	return log.KeepJobRuns(ctx, position, usage.Vanished(open, has, time.Now().UTC().Truncate(time.Second))...)
 }
 
-// keepingLives has each comparison of the sources record which instances have come and gone without an operation.
+// keepingLives makes each comparison of the sources record which instances appeared and disappeared without an
+// operation.
 func (r comparer) keepingLives(
 	observe func(context.Context) (snapshot.Snapshot, error),
 ) func(context.Context) (snapshot.Snapshot, error) {
@@ -68,7 +69,7 @@ func (r comparer) keepingLives(
 	}
 }
 
-// keepingJobs keeps Slurm's jobs when a worker has taken a snapshot, beside what it does with that.
+// keepingJobs stores Slurm's jobs after each snapshot of a worker, concurrently with the worker.
 func (o *opener) keepingJobs(
 	observe func(context.Context, snapshot.Scope) (snapshot.Snapshot, error), cluster reconfigure.Cluster,
 ) func(context.Context, snapshot.Scope) (snapshot.Snapshot, error) {
@@ -81,7 +82,7 @@ func (o *opener) keepingJobs(
 	}
 }
 
-// keepJobs keeps Slurm's jobs, unless that was begun a short time ago.
+// keepJobs stores Slurm's jobs, unless it was called a short time ago.
 func (o *opener) keepJobs(ctx context.Context, control reconfigure.Instance) {
 	o.lock.Lock()
 	defer o.lock.Unlock()

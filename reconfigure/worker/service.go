@@ -12,16 +12,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// service is the unit of systemd's that is the worker of a cluster directory. One host may have several, so the
-// directory is the unit's instance.
+// service returns the systemd unit of the worker of a cluster directory. One host may have several, so the directory
+// is the unit's instance.
 func service(dir string) string {
 	return "reconfigure-worker@" + unit.UnitNamePathEscape(dir) + ".service"
 }
 
-// startService has systemd start the worker, unless it is at work: to ask whether it is needs no permission. It does
-// not wait for it. An error says what to do; the request is on disk, and the next call tries again.
+// startService asks systemd to start the worker, unless it is active; the check needs no permission. It does not wait
+// for the start. The error says what to do; the request is on disk, and the next call retries.
 func startService(ctx context.Context, dir string) error {
-	const patience = 30 * time.Second // for an answer of systemd's, which is busy while a host boots
+	const patience = 30 * time.Second // the time limit for systemd's answer; systemd is busy while a host boots
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	systemctl := func(args ...string) error {
@@ -35,7 +35,7 @@ func startService(ctx context.Context, dir string) error {
 	}
 	if err := systemctl("start", "--no-block", "--no-ask-password"); err != nil {
 		return fmt.Errorf(
-			"systemd was to start %s, see docs/guides/worker.md; `reconfigure worker` is a worker in this terminal: %w",
+			"systemd could not start %s, see docs/guides/worker.md; `reconfigure worker` runs one in this terminal: %w",
 			service(dir),
 			err,
 		)

@@ -17,21 +17,21 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// tidier takes out of the journal and the state directory what is older than is declared, at most once a day.
+// tidier removes old data from the journal and the state directory, by the declared age, at most once a day.
 type tidier struct {
 	log   *journal.Journal
-	stamp string        // a file that is as old as the last time
+	stamp string        // a file whose time is that of the last run
 	keep  time.Duration // 0: everything
 	out   *slog.Logger
-	rest  func(now, before time.Time) error // prunes what is not in the journal
+	rest  func(now, before time.Time) error // prunes data outside the journal
 }
 
-// prune removes the logs, and what Ansible's runs have left, of before some time, and the sockets of killed workers.
+// prune removes logs and Ansible's leftovers that are older than the cut-off, and the sockets of killed workers.
 func prune(s site.Site, now, before time.Time) error {
 	return errors.Join(s.Logs().Prune(now, before), ansible.Sweep(s.StateFile(), before), sockets.Sweep())
 }
 
-// during tidies when a worker has done its work, and each hour while it stays for requests that are deferred.
+// during tidies when a worker has finished its work, and each hour while it stays for deferred requests.
 func (t tidier) during(ctx context.Context, work func() error) error {
 	const pause = time.Hour
 	ended := make(chan struct{})
@@ -53,9 +53,9 @@ func (t tidier) during(ctx context.Context, work func() error) error {
 	return err
 }
 
-// ifDue removes what is old, unless that was done within the last day. It may run while requests are worked on: it
+// ifDue removes old data, unless that was done within the last day. It may run while requests are carried out: it
 // removes nothing that belongs to a request without an outcome. An error is logged and fails nothing; the next day it
-// is tried again. The stamp is written first, so that one of several workers does it.
+// is retried. The stamp is written first, so that only one of several workers does it.
 func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)
@@ -67,11 +67,11 @@ func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	if err == nil {
 		before := now.Add(-t.keep)
 		err = t.log.Prune(ctx, before)
-		if !first { // else the logs of today would be set aside
+		if !first { // else today's logs would be set aside
 			err = errors.Join(err, t.rest(now, before))
 		}
 	}
 	if err != nil {
-		t.out.WarnContext(ctx, "what is old could not be removed", "reason", err.Error())
+		t.out.WarnContext(ctx, "old data could not be removed", "reason", err.Error())
 	}
 }

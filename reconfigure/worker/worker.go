@@ -16,12 +16,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// Run carries out the requests that wait, compares the sources when that is due, and removes what is old. With once
-// it ends when what can be carried out now has been; with stay it does not end by itself.
+// Run carries out the waiting requests, compares the sources when that is due, and removes old data. With once it
+// returns when everything that can be carried out now is done; with stay it does not return by itself.
 func Run(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, once, stay bool) error {
-	if s.Cluster.Settings.Journal != "" { // another control host may have made what the files here do not have
+	if s.Cluster.Settings.Journal != "" { // another control host may have made changes that the files here lack
 		if err := s.Adopt(ctx, log); err != nil {
-			out.WarnContext(ctx, "the files of this host could not be brought up to date", "reason", err.Error())
+			out.WarnContext(ctx, "the files of this host could not be updated", "reason", err.Error())
 		}
 	}
 	tidy := tidier{
@@ -60,7 +60,7 @@ func control(ctx context.Context, s site.Site, log *journal.Journal, out *slog.L
 	return errors.Join(err, recorder.Close(context.WithoutCancel(ctx)))
 }
 
-// opener opens the site for each plan: anew where the declaration has changed since, else as it was.
+// opener opens the site for each plan. It reuses the last one if the declaration has not changed.
 type opener struct {
 	dir      string
 	log      *journal.Journal
@@ -98,7 +98,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 			return opened, err
 		}
 		if o.last != nil {
-			o.wait.Go(o.last.Close) // operations under way still use them
+			o.wait.Go(o.last.Close) // running operations still use them
 		}
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
@@ -109,7 +109,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	return opened, err
 }
 
-// credentials is which file of the clouds is used, and when it was changed.
+// credentials returns the file with the cloud's credentials, and its modification time.
 func credentials(s site.Site) string {
 	path := s.Provider.Credentials(s.Dir)
 	info, err := os.Stat(path)
@@ -128,7 +128,7 @@ func (o *opener) close() {
 	}
 }
 
-// Start has a worker started that outlives this call, by whoever is to do so.
+// Start starts a worker that outlives this call, directly or through systemd, as declared.
 func Start(ctx context.Context, s site.Site) error {
 	if s.Starter == reconfigure.WorkerSystemd {
 		return startService(ctx, s.Dir)
@@ -136,8 +136,8 @@ func Start(ctx context.Context, s site.Site) error {
 	return detach(s)
 }
 
-// detach starts a worker that lives on, whoever kills this call or hangs up on it. Where one is at work already it
-// ends at once.
+// detach starts a worker that survives a kill or hang-up of this call. The worker ends at once if another one is
+// active.
 func detach(s site.Site) error {
 	self, err := os.Executable()
 	if err != nil {
