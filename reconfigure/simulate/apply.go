@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Half is how a killed Terraform leaves a change. Terraform writes its state when a resource is finished, with some
-// back ends even later, so the state lacks what the cloud has done since.
+// Half is the state in which a killed Terraform leaves a change. Terraform writes its state when a resource is
+// finished, with some back ends even later, so the state lacks the cloud's later changes.
 type Half string
 
 // The ways to leave a change.
@@ -26,8 +26,9 @@ const (
 
 // kill says when a process that changes node after node is killed.
 type kill struct {
-	after int           // the number of changes that are finished before; the next one is left as the half says
-	in    time.Duration // if not zero: the time after its beginning, in place of the number
+	// the number of changes that are finished before the kill; the next one is left as the half says
+	after int
+	in    time.Duration // if not zero: the time from its beginning, instead of the number
 	half  Half
 }
 
@@ -68,12 +69,12 @@ func (w *World) breaksOff() bool {
 	return w.terraform.kill.after < 0
 }
 
-// underWay is a change that Terraform has asked of the cloud.
+// underWay is a change that Terraform has requested from the cloud.
 type underWay struct {
 	change  reconfigure.ResourceChange
 	spec    reconfigure.Spec
-	server  *server   // the server that is made or removed
-	goes    bool      // it is removed; for a replacement, this comes first
+	server  *server   // the server that is being made or removed
+	goes    bool      // the server is removed; for a replacement, this comes first
 	returns time.Time // when Terraform sees the result
 	err     error     // the result
 }
@@ -83,14 +84,15 @@ type apply struct {
 	*Provisioner
 	preview  reconfigure.Preview
 	open     []*underWay
-	later    []reconfigure.ResourceChange // that the cloud is not asked for yet
+	later    []reconfigure.ResourceChange // changes that were not requested from the cloud yet
 	failures reconfigure.Failures
-	last     *reconfigure.ResourceChange // at which it is killed, after the open changes
+	last     *reconfigure.ResourceChange // the change at which Terraform is killed, after the open changes
 	half     Half
 }
 
-// Apply carries out a preview once, as the provider does. It posts all changes to the cloud at the beginning, and looks
-// for their results after ProviderSleep. An interrupt ends it at once. Only an Apply with changes is among the Calls.
+// Apply carries out a preview once, as the provider does. It posts all changes to the cloud at the beginning, and
+// polls for their results after ProviderSleep. An interrupt ends it at once. The Calls include only an Apply with
+// changes.
 func (p *Provisioner) Apply(
 	ctx context.Context, preview reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
 ) (
@@ -166,7 +168,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	maps.DeleteFunc(p.terraform.previews, func(_ string, other *foreseen) bool { return other.shard == p.shard })
 	p.seen.calls = append(p.seen.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
-	maps.Copy(p.terraform.state, seen.state) // a plan without changes is not applied, and the state stays as it is
+	maps.Copy(p.terraform.state, seen.state) // a plan without changes is not applied, and the state does not change
 	a := &apply{Provisioner: p, preview: preview, failures: p.portless(preview.Changes)}
 	for i, c := range preview.Changes {
 		if a.failures[c.Node] != nil {
@@ -190,7 +192,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	return a, nil
 }
 
-// portless returns the nodes that get no instance since a port failed: their own, or another one of the run.
+// portless returns the nodes that get no instance because a port failed: their port, or another port of the run.
 func (w *World) portless(changes []reconfigure.ResourceChange) reconfigure.Failures {
 	makes := func(c reconfigure.ResourceChange) bool {
 		return c.Effect == reconfigure.EffectCreate || c.Effect == reconfigure.EffectReplace
@@ -209,7 +211,7 @@ func (w *World) portless(changes []reconfigure.ResourceChange) reconfigure.Failu
 	return failures
 }
 
-// postRest asks the cloud for the changes that it was not asked for yet, and reports whether there are any.
+// postRest requests the remaining changes from the cloud, and reports whether there are any.
 func (a *apply) postRest() bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -222,7 +224,7 @@ func (a *apply) postRest() bool {
 	return len(later) > 0
 }
 
-// post asks the cloud for one change.
+// post requests one change from the cloud.
 func (a *apply) post(c reconfigure.ResourceChange) {
 	u := &underWay{change: c, spec: a.preview.Plan.Desired[c.Node]}
 	switch {
@@ -246,7 +248,7 @@ func (a *apply) post(c reconfigure.ResourceChange) {
 	a.open = append(a.open, u)
 }
 
-// known returns when Terraform sees what the cloud has done by a time.
+// known returns when Terraform sees the cloud's changes up to a time.
 func (w *World) known(by time.Time, node string) time.Time {
 	looks := time.Now().Add(w.span(ProviderSleep, node))
 	if by.Equal(never()) {
@@ -392,7 +394,7 @@ func (a *apply) second(u *underWay) *underWay {
 	return next
 }
 
-// write adds to the state what was made.
+// write adds new resources to the state.
 func (a *apply) write(u *underWay, tainted bool) {
 	r := &resource{tainted: tainted, spec: u.spec}
 	if u.server != nil {
@@ -431,8 +433,8 @@ func (a *apply) taint() {
 	}
 }
 
-// stays reports whether the instance is changed in place. The provider then writes to the state what it was to do, also
-// if it fails, and Terraform does not taint it.
+// stays reports whether the instance is changed in place. The provider then writes the planned values to the state,
+// even if the change fails, and Terraform does not taint it.
 func (u *underWay) stays() bool {
 	e := u.change.Effect
 	return e == reconfigure.EffectRebuild || e == reconfigure.EffectStart || e == reconfigure.EffectStop

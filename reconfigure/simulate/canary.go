@@ -15,14 +15,14 @@ type testJob struct {
 	bad        bool
 }
 
-// Spoil has test jobs fail on instances of an image.
+// Spoil makes test jobs fail on instances of an image.
 func (w *World) Spoil(image string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.slurm.spoiled = idOf(image)
 }
 
-// Reserve keeps a node free of jobs that have not started.
+// Reserve keeps new jobs off a node.
 func (w *World) Reserve(ctx context.Context, name, node string) error {
 	w.lock.Lock()
 	defer w.lock.Unlock()

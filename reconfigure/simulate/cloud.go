@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// server is an instance as the cloud has it.
+// server is an instance in the cloud.
 type server struct {
 	id, node, address string
 	spec              reconfigure.Spec
@@ -19,28 +19,28 @@ type server struct {
 	active            time.Time // when it is ACTIVE, or in ERROR
 	gone              time.Time // when its deletion ends; zero: it is not being deleted
 	power             reconfigure.Power
-	powers            time.Time         // when the cloud has started or stopped it; zero: it does neither
+	powers            time.Time         // when the cloud will have started or stopped it; zero: no change
 	next              reconfigure.Power // its power state then
-	fault             reconfigure.Fault // why it ends in ERROR
+	fault             reconfigure.Fault // the reason why it ends in ERROR
 	up                bool              // it is ACTIVE
-	started           time.Time         // its last boot, as the cloud has it
+	started           time.Time         // its last boot in the cloud
 	boots             int
-	booted            time.Time // the same as slurmd reports it: no two boots have the same time
+	booted            time.Time // its last boot as slurmd reports it: no two boots have the same time
 	configured        bool
 	slurmd            bool      // it has registered since the boot
 	silent            bool      // the cloud has started it: slurmd does not start at boot
 	clean             bool      // its disk was cleaned for an image
 	lemon             bool      // it never answers
-	mark              string    // on its disk: the run of a job that it was given to
+	mark              string    // on its disk: the run of the job to which it was allocated
 	left              time.Time // when a run of a job ended on its disk
 	disks             int       // how often its disk was made anew
-	console           string    // since the last boot: as QEMU, a boot begins it anew
+	console           string    // since the last boot: as with QEMU, a boot truncates it
 	key               string    // the host key of its disk
 	shown             bool      // the console shows the host key: cloud-init prints it once for each disk
 	printed           bool      // a boot of the disk has ended, so that a later one does not print the key
 }
 
-// never is the time at which something that takes for ever is done.
+// never is the time at which something that takes forever is done.
 func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // after returns the time in d; never if d is Forever.
@@ -82,8 +82,8 @@ func (w *World) create(node string, spec reconfigure.Spec) *server {
 	return s
 }
 
-// start makes an instance ACTIVE, and boots it. Slurmd starts by itself if it was configured before, which saves the
-// tests of reboots the playbooks, but not on an instance that was stopped.
+// start makes an instance ACTIVE, and boots it. slurmd starts if it was configured before, so that tests of reboots
+// need no playbooks, but not on an instance that was stopped.
 func (w *World) start(s *server, at time.Time) {
 	w.stop(s)
 	s.up, s.power, s.powers = true, "", time.Time{}
@@ -207,8 +207,8 @@ func (w *World) cloudAnswers(ctx context.Context) error {
 	return nil
 }
 
-// Servers returns the instances of these nodes, and of no others; without nodes it returns all. As in Nova's list,
-// those in ERROR have no fault.
+// Servers returns only the instances of these nodes; without nodes it returns all. As in Nova's list, those in ERROR
+// have no fault.
 func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -294,7 +294,7 @@ func (w *World) Reboot(ctx context.Context, id string) error {
 	return nil
 }
 
-// Console returns the boots of the instance, and what was printed on it.
+// Console returns the boots of the instance, and the printed text.
 func (w *World) Console(ctx context.Context, id string, lines int) (string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -312,7 +312,7 @@ func (w *World) Console(ctx context.Context, id string, lines int) (string, erro
 	return strings.Join(all, "") + "\n", nil
 }
 
-// ends notes the end of a boot that Slurm waits for.
+// ends records the end of a boot that Slurm waits for.
 func (w *World) ends(s *server) {
 	if n := w.slurm.nodes[s.node]; n != nil && n.waits() && n.accepts(s) {
 		w.cloud.ended = append(w.cloud.ended, s.node)
@@ -326,7 +326,7 @@ func (w *World) Ended() []string {
 	return slices.Clone(w.cloud.ended)
 }
 
-// RemoveServer deletes an instance without Terraform, also one that Terraform knows.
+// RemoveServer deletes an instance without Terraform, even one that Terraform knows.
 func (w *World) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	s, err := w.removal(ctx, id, name, before)
 	if s == nil || err != nil {
@@ -340,7 +340,7 @@ func (w *World) RemoveServer(ctx context.Context, id, name string, before time.T
 	case <-gone.C:
 		return nil
 	case <-timeout.C:
-		return fmt.Errorf("instance %s is still there", id)
+		return fmt.Errorf("instance %s still exists", id)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -385,7 +385,7 @@ func (w *World) IDs() map[string]string {
 	return all
 }
 
-// Orphans returns the nodes of the instances that Terraform's state does not have, once for each instance, sorted.
+// Orphans returns the nodes of the instances that are missing in Terraform's state, once for each instance, sorted.
 func (w *World) Orphans() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -400,7 +400,7 @@ func (w *World) Orphans() []string {
 	return nodes
 }
 
-// Doubled returns the nodes that got an instance while they had another one, in order.
+// Doubled returns the nodes that got a second instance, in order.
 func (w *World) Doubled() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()

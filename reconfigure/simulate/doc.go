@@ -1,2 +1,2 @@
-// Package simulate has a simulated cluster, which passes the suites that the adapters pass. Only tests import it.
+// Package simulate is a simulated cluster, which passes the same suites as the adapters. Only tests import it.
 package simulate

@@ -5,25 +5,27 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Fault is a failure as real clusters have it. It stays until it is cleared. For what takes for ever, see Takes.
+// Fault is a failure that occurs in real clusters. It lasts until it is cleared. For actions that take forever, see
+// Takes.
 type Fault string
 
 // The faults of single nodes.
 const (
-	NoValidHost    Fault = "no valid host"    // the instance ends in ERROR; the cloud has the reason
-	NoQuota        Fault = "quota exceeded"   // a port is made, but no instance
-	Unreadable     Fault = "cannot be read"   // the cloud does not answer for the instance: nothing can be planned for it
-	NoPort         Fault = "no more ports"    // no port, and no instance of the run: Terraform makes all ports first
-	LostCreate     Fault = "lost create"      // the instance is made, but the answer is lost: the state has only its port
-	LostPoll       Fault = "lost poll"        // the instance is made, but Terraform cannot see it, and taints it
-	LateFailure    Fault = "late failure"     // the instance is ACTIVE, but Terraform fails, and taints it
-	NotReached     Fault = "not reached"      // Terraform changes it after all others
-	NotSent        Fault = "not sent"         // as NotReached, but Terraform begins it before the cloud is asked for it
+	NoValidHost Fault = "no valid host"  // the instance ends in ERROR; the cloud has the reason
+	NoQuota     Fault = "quota exceeded" // a port is made, but no instance
+	Unreadable  Fault = "cannot be read" // the cloud does not answer for the instance: nothing can be planned for it
+	NoPort      Fault = "no more ports"  // no port, and no instance of the run: Terraform makes all ports first
+	LostCreate  Fault = "lost create"    // the instance is made, but the answer is lost: the state has only its port
+	LostPoll    Fault = "lost poll"      // the instance is made, but Terraform cannot see it, and taints it
+	LateFailure Fault = "late failure"   // the instance is ACTIVE, but Terraform fails, and taints it
+	NotReached  Fault = "not reached"    // Terraform changes the node after all others
+	// as NotReached, but Terraform begins the change before it asks the cloud
+	NotSent        Fault = "not sent"
 	NotProven      Fault = "not proven"       // Terraform would change the instance that it should adopt
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
 	NotListed      Fault = "not listed"       // the cloud's list lacks its instances; asked by id, the cloud has them
 	OtherImage     Fault = "other image"      // somebody has changed the instance's image: Terraform would rebuild it too
-	OtherTags      Fault = "other tags"       // Terraform would update the instance in place beside what is asked for
+	OtherTags      Fault = "other tags"       // Terraform would also update the instance in place
 	StopFails      Fault = "stop fails"       // the cloud refuses to stop it
 	StartFails     Fault = "start fails"      // the cloud refuses to start it
 	RebootFails    Fault = "reboot fails"     // the cloud refuses
@@ -40,13 +42,14 @@ const (
 	SlurmRefuses   Fault = "Slurm refuses"    // slurmctld refuses to change the node's state
 )
 
-// The faults that are ordered without nodes.
+// The faults of the whole cluster.
 const (
-	StateLocked    Fault = "state locked"    // Terraform neither previews nor applies
-	LostAnswer     Fault = "lost answer"     // Terraform does everything, but its answer is lost
-	Killed         Fault = "killed"          // Terraform is killed after the first change
-	CloudSilent    Fault = "cloud silent"    // the cloud does not answer
-	RunBreaks      Fault = "run breaks"      // Ansible ends after the first node, as when the control node does not answer
+	StateLocked Fault = "state locked" // Terraform neither previews nor applies
+	LostAnswer  Fault = "lost answer"  // Terraform does everything, but its answer is lost
+	Killed      Fault = "killed"       // Terraform is killed after the first change
+	CloudSilent Fault = "cloud silent" // the cloud does not answer
+	// Ansible ends after the first node, as if the control node did not answer
+	RunBreaks      Fault = "run breaks"
 	BrokenPlaybook Fault = "broken playbook" // Ansible cannot read the playbook
 	SlurmSilent    Fault = "Slurm silent"    // slurmctld does not answer
 	NoComments     Fault = "no comments"     // slurmctld refuses comments
@@ -78,13 +81,13 @@ func (w *World) ordered(f Fault) bool { _, ok := w.orders.faults[f]; return ok }
 // portInUse is the cloud's error for a second instance with the same port.
 const portInUse Fault = "port is in use"
 
-// TerraformOnError is Terraform's whole error for an instance that ends in ERROR.
+// TerraformOnError is Terraform's complete error for an instance that ends in ERROR.
 const TerraformOnError = "unexpected state ERROR"
 
 // failure is a fault as an error.
 type failure struct{ Fault }
 
-// stateLocked is the error of a state that another process has locked.
+// stateLocked returns the error of a state that another process has locked.
 func stateLocked() error { return reconfigure.Classify(reconfigure.ClassLocked, failure{StateLocked}) }
 
 func (f failure) Error() string { return string(f.Fault) }

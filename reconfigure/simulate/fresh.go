@@ -8,11 +8,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// In this file is what Slurm does in a partition with `fresh: job`: fresh.sh (ansible/roles/slurm_conf) is the prolog
-// and the epilog of its jobs. It marks the disk of an instance, and has Slurm power the node down.
+// This file simulates Slurm in a partition with `fresh: job`: fresh.sh (ansible/roles/slurm_conf) is the prolog and
+// the epilog of its jobs. It marks the disk of an instance, and makes Slurm power the node down.
 
-// Give gives a node to a run of a job in such a partition. A node that is powered down is powered up for it; on an idle
-// node it begins at once. It reports whether Slurm calls ResumeProgram, and whether the node can be had.
+// Give allocates a node to a run of a job in such a partition. A powered-down node is powered up for it; on an idle
+// node the job begins at once. Give reports whether Slurm calls ResumeProgram, and whether the node is available.
 func (w *World) Give(node, run string) (resumes, ok bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -35,7 +35,7 @@ func (w *World) Give(node, run string) (resumes, ok bool) {
 	return false, false
 }
 
-// HasRun reports whether a node is given to a run of a job, and whether that has begun there.
+// HasRun reports whether a node is allocated to a run of a job, and whether the run has begun there.
 func (w *World) HasRun(node, run string) (given, begun bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -49,7 +49,7 @@ func (w *World) HasRun(node, run string) (given, begun bool) {
 func (w *World) begins(node string) {
 	n := w.slurm.nodes[node]
 	if n.run == "" {
-		return // not in such a partition
+		return // the node is not in such a partition
 	}
 	s := n.server
 	if s.mark != "" && s.mark != n.run {
@@ -73,13 +73,13 @@ func (n *slurmNode) ends() {
 	n.leaves("fresh: the instance was used by " + n.run)
 }
 
-// leaves has Slurm power a node down when it has no job (scontrol(1), POWER_DOWN_ASAP).
+// leaves makes Slurm power a node down when it has no job (scontrol(1), POWER_DOWN_ASAP).
 func (n *slurmNode) leaves(reason string) {
 	n.drain, n.reason, n.power = true, reason, reconfigure.NodePowerDown
 }
 
-// PowersDownDue has Slurm power down the nodes that wait for that and have no job, which ends their drains. It returns
-// them: Slurm calls SuspendProgram.
+// PowersDownDue makes Slurm power down the nodes with a pending power down and no job, which ends their drains. It
+// returns them: Slurm calls SuspendProgram.
 func (w *World) PowersDownDue() (nodes []string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -94,8 +94,8 @@ func (w *World) PowersDownDue() (nodes []string) {
 	return nodes
 }
 
-// Resumes is an administrator's `scontrol update state=resume`: it ends drains, and a power down that is under way
-// counts as done. One that waits for a job stays.
+// Resumes is an administrator's `scontrol update state=resume`: it ends drains, and completes a power down in
+// progress. A power down that waits for a job stays.
 func (w *World) Resumes(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -108,14 +108,14 @@ func (w *World) Resumes(nodes ...string) {
 	}
 }
 
-// Refusals returns how many runs of jobs did not begin, since the disk had the mark of another one.
+// Refusals returns how many runs of jobs did not begin because the disk had another run's mark.
 func (w *World) Refusals() int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.slurm.refusals
 }
 
-// Reused returns the nodes that were given to a run of a job while they were up since another one had ended there.
+// Reused returns the nodes that were allocated to a run of a job without a power down after another run.
 func (w *World) Reused() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()

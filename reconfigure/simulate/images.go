@@ -32,7 +32,7 @@ func (w *World) Images() []Image {
 	return all
 }
 
-// save makes an image active, or lets it go.
+// save makes an image active, or drops it.
 func (w *World) save(i *Image) {
 	i.Status, i.Size = reconfigure.ImageActive, 1<<30
 	if i.lost {
@@ -152,7 +152,7 @@ func (w *World) CreateImage(
 	return image.Image, nil
 }
 
-// AwaitImage looks once a second.
+// AwaitImage polls once a second.
 func (w *World) AwaitImage(
 	ctx context.Context, image reconfigure.Image, _ reconfigure.Instance,
 ) (reconfigure.Image, error) {

@@ -12,11 +12,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// hostKey is a host key that was learned, and the disk that it is of: that of an instance, made from an image.
+// hostKey is a learned host key, with its disk: that of an instance, made from an image.
 type hostKey struct{ instance, image, key string }
 
-// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. As the real one it
-// accepts the key that was learned of the same disk, or that the console shows.
+// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. As the real one,
+// it accepts the key that was learned from the same disk, or the key on the console.
 func (w *World) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error {
 	defer w.happened(AfterWait)
 	const look = time.Second
@@ -55,8 +55,8 @@ func (w *World) forgetKey(ctx context.Context, i reconfigure.Instance) {
 	}
 }
 
-// answersSSH reports whether an instance answers with a key that is accepted, which is kept then. If not, it returns
-// when to ask again.
+// answersSSH reports whether an instance answers with an accepted key, and stores the key. If not, it returns when to
+// ask again.
 func (w *World) answersSSH(
 	ctx context.Context, i reconfigure.Instance, look time.Duration,
 ) (answers bool, next time.Duration) {
@@ -116,7 +116,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 	return failures, nil
 }
 
-// broken reports whether runs of the playbooks end before their end.
+// broken reports whether runs of the playbooks end early.
 func (w *World) broken() bool {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -154,7 +154,7 @@ func (p *play) begin(ctx context.Context) error {
 	return nil
 }
 
-// told returns the nodes of the inventory, in which stopped instances are not.
+// told returns the nodes of the inventory, which has no stopped instances.
 func (p *play) told() nodeset.NodeSet {
 	return nodeset.Collect(maps.Keys(p.instances)).Where(func(node string) bool {
 		return !p.instances[node].Made.Stopped()
@@ -198,7 +198,7 @@ func (w *World) StartSlurmd(ctx context.Context, i reconfigure.Instance) error {
 	return nil
 }
 
-// order returns the nodes in the order in which they are done, and by name.
+// order returns the nodes in the order in which they end, then by name.
 func (p *play) order() []string {
 	names := p.extent.Changed.Names()
 	slices.SortStableFunc(names, func(a, b string) int { return p.ends(a).Compare(p.ends(b)) })
@@ -242,8 +242,8 @@ func (p *play) configure(ctx context.Context, node string) error {
 	return nil
 }
 
-// reread lets slurmctld read the slurm.conf of a declaration by a restart. It keeps the states that it knows, and all
-// jobs except those on nodes that it forgets. Of a node that is no cloud node any more it forgets a power down that
+// reread lets slurmctld read the slurm.conf of a declaration by a restart. It keeps the known states, and all jobs
+// except those on nodes that it forgets. For a node that is no longer a cloud node, it forgets a power down that
 // waits for a job.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm.nodes {

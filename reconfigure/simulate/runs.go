@@ -19,12 +19,12 @@ const (
 // toolRun is a run of a tool.
 type toolRun struct{ worker *Worker }
 
-// Worker is a process that runs tools. Each of its calls is of the same one.
+// Worker is a process that runs tools.
 type Worker struct{ _ byte }
 
-// Begin records that a worker runs a tool. Two runs at a time are among the Clashes. Runs of Terraform by different
-// workers are not: a worker that has lost its lease interrupts Terraform, and the next one begins meanwhile. The lock of
-// Terraform's state lets only one of them work.
+// Begin records that a worker runs a tool. Concurrent runs are recorded in Clashes. Runs of Terraform by different
+// workers are not: a worker that has lost its lease interrupts Terraform, and the next one begins meanwhile. The lock
+// of Terraform's state lets only one of them work.
 func (w *World) Begin(t Tool, by *Worker) (end func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -40,7 +40,7 @@ func (w *World) Begin(t Tool, by *Worker) (end func()) {
 	}
 }
 
-// everybody is the worker of a tool without a lock: no two workers may run it at a time.
+// everybody is the worker of a tool without a lock: two workers must not run it at the same time.
 var everybody = &Worker{}
 
 // work begins a run of Terraform, and waits until it has the lock of the state, or until ctx ends.
@@ -65,15 +65,15 @@ func (p *Provisioner) work(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// Clashes returns the runs that overlapped and must not, in order. A test in which operations overlap MUST check that
-// there are none.
+// Clashes returns the runs that overlapped although they must not, in order. A test in which operations overlap MUST
+// check that there are none.
 func (w *World) Clashes() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.seen.clashes)
 }
 
-// Doing is something that takes time.
+// Doing is an action that takes time.
 type Doing string
 
 // What takes time, with its default.
@@ -93,7 +93,7 @@ const (
 	Registering     Doing = "registering"      // until slurmd has registered, after the playbooks or after a boot; 0
 )
 
-// Forever is the duration of something that does not end.
+// Forever is the duration of an action that does not end.
 const Forever time.Duration = -1
 
 func defaultSpans() map[Doing]map[string]time.Duration {
@@ -103,7 +103,7 @@ func defaultSpans() map[Doing]map[string]time.Duration {
 	}
 }
 
-// Takes sets how long something takes from now on: for the nodes or, without nodes, for all.
+// Takes sets how long an action takes from now on: for the nodes or, without nodes, for all.
 func (w *World) Takes(what Doing, d time.Duration, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -149,7 +149,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Unstick ends what takes for ever: such instances become ACTIVE, and such deletions end.
+// Unstick ends actions that take forever: such instances become ACTIVE, and such deletions end.
 func (w *World) Unstick() {
 	w.lock.Lock()
 	defer w.lock.Unlock()

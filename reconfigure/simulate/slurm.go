@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// slurmNode is a node as slurmctld has it.
+// slurmNode is a node in slurmctld.
 type slurmNode struct {
 	base, power reconfigure.NodeFlags // power is a flag of power saving, or zero
 	cloud       bool
@@ -20,13 +20,13 @@ type slurmNode struct {
 	rebooting   bool // Slurm has issued a reboot, and waits for the node
 	returns     bool // it will use the node after the reboot, unless it forgets that
 	boot        time.Time
-	asked       time.Time // when Slurm asked for a boot: it waits for one that is newer
+	asked       time.Time // when Slurm asked for a boot: it waits for a later one
 	registers   time.Time // when slurmd will register; zero: it will not
 	server      *server   // on which slurmd runs
 	registered  time.Time // its last registration
-	silent      bool      // it does not answer, as far as Slurm has noticed
+	silent      bool      // Slurm has noticed that it does not answer
 	reserved    string    // for the test job of this name
-	run         string    // of a job in a partition with `fresh: job`, that the node was given to last
+	run         string    // the last run, in a partition with `fresh: job`, to which the node was allocated
 }
 
 // PowersUp lets Slurm power up nodes, each for a job that waits for it.
@@ -130,7 +130,7 @@ func (w *World) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason
 	return w.mark(ctx, nodes, "power_down_asap", ": "+reason, func(n *slurmNode) { n.leaves(ReasonPrefix + reason) })
 }
 
-// Thwarted returns how often a node was powered down that a job waits for.
+// Thwarted returns how often a node was powered down for which a job waits.
 func (w *World) Thwarted() int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -247,7 +247,7 @@ func (w *World) answers(ctx context.Context) error {
 	return nil
 }
 
-// States returns the states of these nodes, and of no others; without nodes it is all.
+// States returns only the states of these nodes; without nodes it returns all.
 func (w *World) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -305,7 +305,7 @@ func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
 }
 
-// ClearReason leaves that of a node that is DOWN.
+// ClearReason keeps the reason of a DOWN node.
 func (w *World) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "clear reason", "", func(n *slurmNode) {
 		if n.base != reconfigure.NodeDown {
@@ -352,7 +352,7 @@ func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail st
 	return nil
 }
 
-// Rejoins lets slurmd of a node register again, as after a power down that was taken back: the job there runs.
+// Rejoins lets slurmd of a node register again, as after a cancelled power down: the job there runs.
 func (w *World) Rejoins(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

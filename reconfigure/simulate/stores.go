@@ -35,7 +35,7 @@ func (w *World) UpdateHealth(
 	return nil
 }
 
-// Sum returns the checksum that was kept of a node.
+// Sum returns the stored checksum of a node.
 func (w *World) Sum(ctx context.Context, node string) (string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

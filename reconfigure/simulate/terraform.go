@@ -22,7 +22,7 @@ type resource struct {
 // foreseen is a saved plan of Terraform.
 type foreseen struct {
 	shard string
-	state map[string]*resource // what the refresh has found of the plan's nodes
+	state map[string]*resource // the state of the plan's nodes after the refresh
 }
 
 // Provisioner is Terraform in one shard of a World.
@@ -32,7 +32,7 @@ type Provisioner struct {
 	worker *Worker
 }
 
-// Shard returns Terraform in a shard, for a worker of its own; an empty name stands for the default one.
+// Shard returns Terraform in a shard, for a new worker; an empty name means the default shard.
 func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name, &Worker{}} }
 
 // has reports whether a node belongs to the shard. A node never changes its shard.
@@ -65,7 +65,7 @@ func (p *Provisioner) keep(nodes map[string]reconfigure.Spec) {
 	maps.Copy(p.terraform.desired, nodes)
 }
 
-// State returns the map of nodes as it was last applied, and every instance in the state, also tainted ones.
+// State returns the last applied map of nodes, and every instance in the state, also tainted ones.
 func (p *Provisioner) State(ctx context.Context) (reconfigure.State, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -113,7 +113,8 @@ func (w *World) allShards() []string {
 	return reconfigure.Shards(all)
 }
 
-// refresh removes instances from the state that the cloud no longer has, and returns the others as the cloud has them.
+// refresh removes instances that the cloud no longer has from the state, and returns the others with the cloud's
+// values.
 func (p *Provisioner) refresh(nodes nodeset.NodeSet) map[string]*resource {
 	p.advance()
 	found := map[string]*resource{}
@@ -181,7 +182,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	return preview, nil
 }
 
-// foresee returns what Terraform would do, as asked for and as not asked for.
+// foresee returns Terraform's changes, divided into requested and unrequested ones.
 func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfigure.ResourceChange) {
 	if plan.Shared && p.shard == "" && p.terraform.shared != (len(plan.Desired) > 0) {
 		effect := reconfigure.EffectDelete
@@ -212,8 +213,8 @@ func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChang
 	return reconfigure.ResourceChange{Address: "instance." + node, Node: node, Effect: e, Kind: reconfigure.KindInstance}
 }
 
-// change returns what Terraform would do for a change, without effect if there is nothing to do, and whether the change
-// asks for that.
+// change returns Terraform's change for a change, without effect if there is nothing to do, and whether it was
+// requested.
 func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
 	r := p.terraform.state[c.Node]
 	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
@@ -255,7 +256,7 @@ func (p *Provisioner) Discard(preview reconfigure.Preview) error {
 	return nil
 }
 
-// Adopt adds servers to the state as the finished instances of their nodes, if Terraform would change nothing of them.
+// Adopt adds servers to the state as the finished instances of their nodes, if Terraform would not change them.
 func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {

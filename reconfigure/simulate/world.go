@@ -25,10 +25,10 @@ const (
 	AfterConfigure Call = "configure"
 )
 
-// World is a simulated cluster. Instances are made and removed as Terraform asks, in the cloud's time. Slurmd registers
-// after the playbooks, and jobs run on nodes and are lost with them. A World implements everything that operations work
-// with. It starts with only the declaration, is deterministic, uses the clock of time.Now (and so testing/synctest),
-// and may be used by many goroutines.
+// World is a simulated cluster. Instances are made and removed on Terraform's request, in the cloud's time. slurmd
+// registers after the playbooks, and jobs run on nodes and are lost with them. A World implements all dependencies of
+// operations. It starts with only the declaration, is deterministic, uses the clock of time.Now (and so
+// testing/synctest), and may be used by many goroutines.
 type World struct {
 	lock      sync.Mutex
 	cluster   reconfigure.Cluster
@@ -40,13 +40,13 @@ type World struct {
 	seen      seen
 }
 
-// cloudState is what the cloud has, and what went wrong there.
+// cloudState is the state of the cloud, with its faults.
 type cloudState struct {
 	servers   []*server // in the order of their creation
 	images    []*Image  // in the same order
 	limit     reconfigure.Use
 	lastBoot  int64 // in seconds of the epoch
-	lastGiven int   // the last number that was given
+	lastGiven int   // the last assigned number
 	doubled   []string
 	ended     []string
 }
@@ -61,7 +61,7 @@ type terraformState struct {
 	locks    map[string]chan struct{} // of its states, by shard
 }
 
-// slurmState is what slurmctld knows, and what happened to jobs.
+// slurmState is slurmctld's state, with the history of jobs.
 type slurmState struct {
 	nodes    map[string]*slurmNode
 	comments map[int64]string // by job
@@ -74,7 +74,7 @@ type slurmState struct {
 	reused   []string
 }
 
-// journalState is what operations have written down.
+// journalState has the data that operations have stored.
 type journalState struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
@@ -84,14 +84,14 @@ type journalState struct {
 	keys     map[string]hostKey // by address
 }
 
-// orders is what a test has ordered.
+// orders has the test's orders.
 type orders struct {
 	faults map[Fault]nodeset.NodeSet
 	spans  map[Doing]map[string]time.Duration // by node; under the empty name, for all others
 	then   map[Call][]func()
 }
 
-// seen is what a test can look at afterwards.
+// seen has records for the test.
 type seen struct {
 	calls   []string
 	runs    map[Tool][]*toolRun // under way
@@ -126,7 +126,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	return w
 }
 
-// Deps returns the world as everything that the operations of one worker work with.
+// Deps returns the world as the dependencies of one worker's operations.
 func (w *World) Deps() operation.Deps {
 	worker := &Worker{}
 	return operation.Deps{
@@ -173,7 +173,7 @@ func (w *World) Declare(c reconfigure.Cluster) {
 	w.cluster = c
 }
 
-// Have adds nodes that are made and configured and, except for the control node, idle.
+// Have adds nodes that exist, are configured and, except for the control node, idle.
 func (w *World) Have(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -194,8 +194,7 @@ func (w *World) Have(nodes ...string) {
 	}
 }
 
-// Rest stops nodes that are there, as they are when they were suspended, and returns the checksums of their
-// configuration.
+// Rest stops existing nodes, as if they had been suspended, and returns the checksums of their configuration.
 func (w *World) Rest(nodes ...string) map[string]string {
 	w.lock.Lock()
 	instances := map[string]reconfigure.Instance{}
@@ -215,7 +214,7 @@ func (w *World) Rest(nodes ...string) map[string]string {
 		n.base, n.power = reconfigure.NodeIdle, reconfigure.NodePoweredDown
 	}
 	w.lock.Unlock()
-	sums, _ := w.Sums(w.Cluster(), instances, nodeset.Of(nodes...)) // it has no error
+	sums, _ := w.Sums(w.Cluster(), instances, nodeset.Of(nodes...)) // Sums returns no error
 	return sums
 }
 
@@ -232,7 +231,7 @@ func (w *World) HaveTainted(nodes ...string) {
 	}
 }
 
-// Taint taints instances in Terraform's state that are in order, as an administrator does to have them replaced.
+// Taint taints healthy instances in Terraform's state, as an administrator does to replace them.
 func (w *World) Taint(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -241,7 +240,7 @@ func (w *World) Taint(nodes ...string) {
 	}
 }
 
-// Vanish deletes a node's instances from the cloud, as somebody may do by hand. Terraform sees that at the next
+// Vanish deletes a node's instances from the cloud, as somebody may do by hand. Terraform notices it at the next
 // preview.
 func (w *World) Vanish(node string) {
 	w.lock.Lock()
@@ -263,7 +262,8 @@ func (w *World) Rebuild(node, image string) {
 	}
 }
 
-// Forget removes nodes from Terraform's state whose instances stay, as a restored old copy of the state does.
+// Forget removes nodes from Terraform's state but keeps their instances, as if an old copy of the state had been
+// restored.
 func (w *World) Forget(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -310,7 +310,7 @@ func (w *World) Lost() []string {
 type Node struct {
 	Instance reconfigure.Instance // in Terraform's state; zero: none
 	Spec     reconfigure.Spec     // in Terraform's map; zero: none
-	Made     reconfigure.Spec     // what the cloud says that the instance is made of
+	Made     reconfigure.Spec     // the source of the instance in the cloud
 	Boots    int
 	State    string // Slurm's
 	Reason   string
@@ -344,7 +344,7 @@ func (w *World) log(what string, nodes nodeset.NodeSet) {
 	w.seen.calls = append(w.seen.calls, what+" "+nodes.String())
 }
 
-// advance lets everything happen that is due by now, in its order.
+// advance executes all events that are due, in order.
 func (w *World) advance() {
 	now := time.Now()
 	for {
@@ -356,7 +356,7 @@ func (w *World) advance() {
 	}
 }
 
-// next returns the first event that is due by now; nil: none.
+// next returns the first due event; nil: none.
 func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) && (happen == nil || t.Before(at)) }
 	for _, s := range w.cloud.servers {

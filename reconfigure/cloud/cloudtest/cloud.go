@@ -27,15 +27,15 @@ type CloudSetup struct {
 	Print func(id, text string)
 	// Boots returns how often an instance was rebooted.
 	Boots func(id string) int
-	// Existing reports whether the instances are machines that exist: one for each node, without a time of creation and
-	// without a console, and never removed. Print may be nil then.
+	// Existing reports whether the instances are existing machines: one for each node, without a time of creation and
+	// without a console, and never removed. Print may then be nil.
 	Existing bool
 }
 
 // Cloud is an operation.Cloud that also resolves names.
 type Cloud interface {
 	operation.Cloud
-	// Resolve returns what the names of a source mean now.
+	// Resolve returns the current ids of the names of a source.
 	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 }
 
@@ -118,7 +118,7 @@ func (c cloudRule) faults() {
 	}
 }
 
-// console checks that the console has at least the end of what was printed, and nothing of another instance.
+// console checks that the console has at least the end of the printed text, and nothing of another instance.
 func (c cloudRule) console() {
 	if c.Existing {
 		c.noConsole()
@@ -138,7 +138,7 @@ func (c cloudRule) console() {
 	}
 }
 
-// noConsole checks that there is an error, and not an empty console.
+// noConsole checks that Console returns an error, not an empty console.
 func (c cloudRule) noConsole() {
 	if log, err := c.Cloud.Console(c.Context(), c.Make("node1"), 0); err == nil {
 		c.Errorf("the console of a machine that exists shows %q", log)

@@ -17,9 +17,9 @@ type ImagesSetup struct {
 	Make func(node string) reconfigure.Instance
 	// Saved lets the images that were begun become active.
 	Saved func()
-	// Lose removes an image that is being saved, as the cloud does when it has no room for it.
+	// Lose removes an image that is being saved, as the cloud does if it has no room for it.
 	Lose func(id string)
-	// Foreign begins an image of that name for something else.
+	// Foreign begins an image with that name for something else.
 	Foreign func(name string)
 }
 

@@ -17,7 +17,7 @@ type QuotaSetup struct {
 	Make   func(node string)
 	Flavor string
 	Takes  reconfigure.Use
-	// Limit sets the quota of the project. Negative is without limit.
+	// Limit sets the quota of the project. A negative value means no limit.
 	Limit func(reconfigure.Use)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// wholeCampaign has a value in every field but its number.
+// wholeCampaign has a value in every field except its number.
 func wholeCampaign() reconfigure.Campaign {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 	return reconfigure.Campaign{
@@ -46,7 +46,7 @@ func (j journalRule) newestCampaign() reconfigure.Campaign {
 	return c
 }
 
-// become returns an update that ignores what the campaign was.
+// become returns an update that ignores the previous campaign.
 func become(
 	c reconfigure.Campaign, requests ...reconfigure.Request,
 ) func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error) {

@@ -19,7 +19,7 @@ func removedAt(l reconfigure.Life, m int) reconfigure.Life {
 	return l
 }
 
-// gone is a life that says that the node has no instance any more.
+// gone returns a life that says that the node no longer has an instance.
 func gone(node string, m int) reconfigure.Life {
 	return reconfigure.Life{Node: node, Removed: minute(m)}
 }
@@ -77,7 +77,7 @@ func (j journalRule) oneLifeAtATime() {
 	j.wantLives(0, removedAt(first, 3), other, second)
 	j.recordLives(rebuilt)
 	j.wantLives(0, removedAt(first, 3), other, removedAt(second, 5), rebuilt)
-	j.recordLives(gone("n1", 4)) // of before it was made
+	j.recordLives(gone("n1", 4)) // from before it was made
 	j.wantLives(5, other, removedAt(second, 5), rebuilt)
 	j.recordLives(gone("n1", 9), gone("n1", 10), gone("n3", 9))
 	j.wantLives(6, other, removedAt(rebuilt, 9))

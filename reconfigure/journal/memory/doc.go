@@ -1,2 +1,2 @@
-// Package memory has a journal in memory, which passes the suite of the real one. Only tests import it.
+// Package memory is a journal in memory, which passes the suite of the real one. Only tests import it.
 package memory

@@ -61,7 +61,7 @@ type plan struct {
 	requests []reconfigure.RequestID
 }
 
-// lease is one that was acquired.
+// lease is an acquired lease.
 type lease struct {
 	process int
 	epoch   int64
@@ -140,8 +140,8 @@ func (j *Journal) write(ctx context.Context, do func() error) error {
 	})
 }
 
-// writeHeld is access for writes that need the lease. A Journal that never acquired it may write, too: it is alone
-// then.
+// writeHeld is access for writes that need the lease. A Journal that never acquired it may also write: it is then the
+// only one.
 func (j *Journal) writeHeld(ctx context.Context, do func() error) error {
 	return j.access(ctx, func() error {
 		if j.lease == nil {
@@ -203,7 +203,7 @@ func (j *Journal) Holder(ctx context.Context) string {
 	return holder
 }
 
-// HolderSince returns the Holder, and since when, to the second.
+// HolderSince returns the Holder, and since when it holds the lease, in seconds.
 func (j *Journal) HolderSince(ctx context.Context) (holder string, since time.Time) {
 	_ = j.access(ctx, func() error {
 		if l := j.holder; l != nil {
@@ -215,7 +215,7 @@ func (j *Journal) HolderSince(ctx context.Context) (holder string, since time.Ti
 	return holder, since
 }
 
-// Changed returns another number after a write by anybody but the holder of the lease.
+// Changed returns a new number after a write by another process than the holder of the lease.
 func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
 	err = j.access(ctx, func() error { token = j.changes; return nil })
 	return token, err
@@ -248,7 +248,7 @@ func (r *record) insert(q reconfigure.Request) (reconfigure.Request, error) {
 	return q, nil
 }
 
-// view returns a request as callers get it.
+// view returns a request in the form for callers.
 func (r *record) view(e *entry) reconfigure.Request {
 	v := e.Request
 	v.Jobs, v.Deferred, v.Verdicts = slices.Clone(v.Jobs), slices.Clone(v.Deferred), slices.Clone(v.Verdicts)
@@ -419,7 +419,7 @@ func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) e
 	})
 }
 
-// Defer stores what requests wait for, and their verdicts so far, all or none.
+// Defer stores the deferrals of requests, and their verdicts so far, all or none.
 func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	return j.each(ctx, outcomes, false, func(e *entry, o reconfigure.Outcome) {
 		e.Deferred, e.Verdicts = slices.Clone(o.Deferred), append([]reconfigure.Verdict{}, o.Verdicts...)
@@ -608,7 +608,7 @@ func (j *Journal) Health(ctx context.Context) (health map[string]reconfigure.Hea
 	return health, err
 }
 
-// UpdateHealth replaces a group's health by what update returns.
+// UpdateHealth replaces a group's health by the result of update.
 func (j *Journal) UpdateHealth(
 	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
 ) error {
@@ -624,7 +624,7 @@ func (j *Journal) UpdateHealth(
 	})
 }
 
-// Sum returns the checksum of what a node was configured with; empty where none is kept.
+// Sum returns the checksum of a node's last configuration; empty if none is stored.
 func (j *Journal) Sum(ctx context.Context, node string) (sum string, err error) {
 	err = j.access(ctx, func() error { sum = j.sums[node]; return nil })
 	return sum, err
@@ -644,7 +644,7 @@ func KeepSums(kept, sums map[string]string) error {
 	return nil
 }
 
-// Pause lets nothing begin until Continue.
+// Pause begins a pause: no plan begins until Continue.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, func() error {
 		j.pause = &reconfigure.Pause{Since: stamped(time.Time{}), By: by, Reason: reason}
@@ -668,7 +668,7 @@ func (j *Journal) Paused(ctx context.Context) (p reconfigure.Pause, ok bool, err
 	return p, ok, err
 }
 
-// Prune deletes the requests with an outcome before that time, and what belongs to no other request.
+// Prune deletes the requests with an outcome before that time, and the data that belongs to no other request.
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	return j.access(ctx, func() error {
 		old := func(e *entry) bool { return e.outcome != nil && e.outcome.Finished.Before(before) }
@@ -727,13 +727,13 @@ func (r *record) setNodes(nodes map[string]reconfigure.Spec) {
 	maps.Copy(r.nodes, nodes)
 }
 
-// Identity is the id that was adopted.
+// Identity returns the adopted id.
 func (j *Journal) Identity(ctx context.Context) (identity reconfigure.Identity, err error) {
 	err = j.access(ctx, func() error { identity = j.identity; return nil })
 	return identity, err
 }
 
-// AdoptIdentity keeps an id where there was none yet.
+// AdoptIdentity stores an id if there was none yet.
 func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
 	return j.write(ctx, func() error {
 		j.identity.ID = cmp.Or(j.identity.ID, id)
@@ -741,7 +741,7 @@ func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
 	})
 }
 
-// KeepMarked notes that all instances have the id.
+// KeepMarked records that all instances have the id.
 func (j *Journal) KeepMarked(ctx context.Context) error {
 	return j.writeHeld(ctx, func() error {
 		j.identity.Marked = j.identity.ID != ""
@@ -783,7 +783,7 @@ func (r *record) setHostKeys(keys map[string][]string, replace bool) error {
 	return nil
 }
 
-// Declare stores the declaration that a control host works with, and returns the newest one.
+// Declare stores the declaration that a control host uses, and returns the newest one.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	err = j.write(ctx, func() error {
 		if known := j.declaration; known == nil || d.Sum != known.Sum && !d.Outdated(*known) {

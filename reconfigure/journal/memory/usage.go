@@ -16,10 +16,10 @@ type jobRun struct {
 	kept time.Time
 }
 
-// Lives is the lives of instances, in the order in which they were recorded first.
+// Lives has the lives of instances, in the order in which they were first recorded.
 type Lives []reconfigure.Life
 
-// Record stores what an event says of its node's instance.
+// Record stores the life in an event.
 func (all *Lives) Record(l reconfigure.Life) {
 	if l.Continues {
 		last := reconfigure.Life{}
@@ -63,7 +63,7 @@ func whole(l *reconfigure.Life) error {
 	return nil
 }
 
-// Lives returns the lives that have not ended by that time.
+// Lives returns the lives that had not ended by that time.
 func (j *Journal) Lives(ctx context.Context, since time.Time) (lives []reconfigure.Life, err error) {
 	err = j.access(ctx, func() error {
 		for _, l := range j.lives {
@@ -79,7 +79,7 @@ func (j *Journal) Lives(ctx context.Context, since time.Time) (lives []reconfigu
 	return lives, err
 }
 
-// KeepJobRuns stores runs of jobs, and how far they were read.
+// KeepJobRuns stores runs of jobs, and the position up to which they were read.
 func (j *Journal) KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error {
 	return j.access(ctx, func() error {
 		if slices.ContainsFunc(runs, func(r reconfigure.JobRun) bool { return r.ID <= 0 }) {
@@ -101,13 +101,13 @@ func (j *Journal) KeepJobRuns(ctx context.Context, position int64, runs ...recon
 	})
 }
 
-// JobPosition returns how far the ended jobs were read.
+// JobPosition returns the position up to which the ended jobs were read.
 func (j *Journal) JobPosition(ctx context.Context) (position int64, err error) {
 	err = j.access(ctx, func() error { position = j.jobPosition; return nil })
 	return position, err
 }
 
-// JobRuns returns the runs of these jobs, or of all, that have not ended by that time.
+// JobRuns returns the runs of these jobs, or of all, that had not ended by that time.
 func (j *Journal) JobRuns(ctx context.Context, since time.Time, jobs ...int64) (runs []reconfigure.JobRun, err error) {
 	err = j.access(ctx, func() error {
 		for _, r := range j.jobRuns {

@@ -21,7 +21,7 @@ type ProvisionerSetup struct {
 	Provisioner operation.Provisioner
 	// Spec returns the spec of a node in version 1 or 2, which differ by their image.
 	Spec func(node string, version int) reconfigure.Spec
-	// Control and Nodes are names, of three nodes at least.
+	// Control and Nodes are names; there are at least three nodes.
 	Control string
 	Nodes   []string
 	// Servers returns the cloud's list of instances by node, also of tainted ones.
@@ -32,17 +32,17 @@ type ProvisionerSetup struct {
 	FailCreate func(node string)
 	// Vanish deletes a node's instance without the provisioner.
 	Vanish func(node string)
-	// Rebuild rebuilds a node's instance from the image of a version without the provisioner, as if Terraform had been
-	// killed before it wrote that to the state. Nil: this setup cannot do that.
+	// Rebuild rebuilds a node's instance from the image of a version without the provisioner, as if Terraform had
+	// been killed before it wrote the change to the state. Nil: this setup does not support it.
 	Rebuild func(node string, version int)
-	// NoPower is set where instances are not stopped, and NoAdoption where they are not adopted. Forget is not called
-	// then.
+	// NoPower is set if instances are not stopped, and NoAdoption if they are not adopted. With NoAdoption, Forget is
+	// not called.
 	NoPower, NoAdoption bool
 	// Stray makes all further previews have a change that no plan names. It is the last call of a test.
 	Stray func()
 }
 
-// TestProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call. Where the rule
+// TestProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call. If the rule
 // interrupts an apply, late asks for a provisioner that returns seconds after its servers are ACTIVE.
 func TestProvisioner(t *testing.T, new func(t *testing.T, late bool) ProvisionerSetup) {
 	for name, rule := range map[string]func(provisionerRule){
@@ -101,7 +101,7 @@ func (p provisionerRule) life() {
 	p.wantInstances(p.Control, a, c)
 	p.wantSame(before, p.Control)
 
-	// A replacement without a difference is carried out too.
+	// A replacement without a difference is also carried out.
 	before = p.Servers()
 	p.apply(p.preview(p.plan(mixed.Desired, reconfigure.Replace, 2, a)))
 	if p.Servers()[a].ID == before[a].ID {
@@ -113,7 +113,7 @@ func (p provisionerRule) life() {
 		p.power(mixed)
 	}
 
-	// Absent is success: for a node that was never there, was removed before, or vanished.
+	// Absent is success: for a node that never existed, was removed before, or vanished.
 	p.Vanish(c)
 	gone := p.plan(mixed.Desired, reconfigure.Remove, 0, b, c)
 	p.apply(p.preview(gone))
@@ -218,8 +218,8 @@ func (p provisionerRule) refusal() {
 	p.wantSame(before, p.Control, p.Nodes[0])
 }
 
-// adoption interrupts Terraform when the servers are ACTIVE. They are tainted in the state, and are adopted. So is one
-// that the state does not have. One that differs from the plan is left as it was.
+// adoption interrupts Terraform when the servers are ACTIVE. They are tainted in the state, and are adopted. A server
+// that the state lacks is also adopted. One that differs from the plan is not changed.
 func (p provisionerRule) adoption() {
 	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
 	if p.NoAdoption {
@@ -264,7 +264,7 @@ func (p provisionerRule) adoption() {
 	}
 }
 
-// rebuilt adopts an instance that the state has as finished, of another image. The state then has what it is made of.
+// rebuilt adopts an instance that is finished in the state, with another image. The state then has the new image.
 func (p provisionerRule) rebuilt(plan reconfigure.Plan, node string) {
 	p.Helper()
 	p.Rebuild(node, 2)
@@ -344,7 +344,7 @@ func (p provisionerRule) done() {
 	p.wantInstances()
 }
 
-// plan returns a plan with one action for nodes, in a map that was before.
+// plan returns a plan with one action for nodes, based on the previous map.
 func (p provisionerRule) plan(
 	before map[string]reconfigure.Spec, a reconfigure.Action, version int, nodes ...string,
 ) reconfigure.Plan {

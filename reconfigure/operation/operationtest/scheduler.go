@@ -19,11 +19,11 @@ type SchedulerSetup struct {
 	}
 	// Node is a cloud node that is powered down or idle, and that no job needs while the test runs.
 	Node string
-	// Silence stops the scheduler from answering until speak is called. Nil: this setup cannot do that.
+	// Silence stops the scheduler from answering until speak is called. Nil: this setup does not support it.
 	Silence func() (speak func())
-	// Occupy has a job run on the node until free is called, and waits until it runs.
+	// Occupy runs a job on the node until free is called, and waits until it runs.
 	Occupy func() (free func())
-	// Patience bounds the time until a change shows, with SuspendTimeout.
+	// Patience is the time limit for a change to appear, including SuspendTimeout.
 	Patience time.Duration
 }
 
@@ -52,7 +52,7 @@ func (s schedulerRule) step(name string, rule func(schedulerRule)) {
 	s.Run(name, func(t *testing.T) { rule(schedulerRule{t, s.SchedulerSetup}) })
 }
 
-// noNode is a name that no node has.
+// noNode is the name of no node.
 const noNode = "no-such-node0"
 
 func (s schedulerRule) states() {
