@@ -211,7 +211,7 @@ func errorsAreClear(t *testing.T, s server) {
 	url := s.database(t)
 	s.do(t, url, `CREATE ROLE guest LOGIN`)
 	_, err = OpenURL(t.Context(), strings.Replace(url, "user=eiffel", "user=guest", 1))
-	wants(t, err, "does not allow this user to do that")
+	wants(t, err, "this user lacks the permission")
 
 	for _, bad := range []string{
 		"postgres://anna:secret@127.0.0.1:1/journal?sslmode=disable", "postgres://anna:secret@127.0.0.1:port/journal",
