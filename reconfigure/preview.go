@@ -70,7 +70,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "refused: Terraform's plan holds %d change(s) that nobody asked for, so nothing was changed:",
+	fmt.Fprintf(&b, "refused: Terraform's plan has %d change(s) that nobody asked for, so nothing was changed:",
 		len(r.Changes))
 	for _, c := range r.Changes {
 		whose := "shared"

@@ -39,7 +39,7 @@ func TestOutcomeForPeople(t *testing.T) {
 		quota = "Error creating OpenStack server: Request forbidden: " +
 			"[POST http://192.0.2.20/compute/v2.1/servers], error message: Quota exceeded for instances: " +
 			"Requested 1, but already used 10 of 10 instances"
-		fence = "refused: Terraform's plan holds 1 change(s) that nobody asked for, so nothing was changed:\n" +
+		fence = "refused: Terraform's plan has 1 change(s) that nobody asked for, so nothing was changed:\n" +
 			"  node node01: would rebuild openstack_compute_instance_v2.node[\"node01\"] (image_id)"
 	)
 	submitted := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
