@@ -101,7 +101,7 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 		"fresh: job":                        fresh,
 		"max_age":                           aged,
 		"when_idle: shelve is not possible": declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
-		"set it to accept-new":                declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
+		"set it to accept-new":              declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
 	} {
 		if _, err := p.adapt("", c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
