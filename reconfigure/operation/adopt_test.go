@@ -113,6 +113,23 @@ func TestInstanceOfALostAnswerIsAdopted(t *testing.T) {
 	})
 }
 
+// The Terraform of another worker, which had the lock of the state, makes an instance and is killed.
+func TestInstanceThatAppearsDuringThePreviewIsAdopted(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.wants(reconfigure.Create, "p3")
+		l.Then(simulate.AfterPreview, func() {
+			time.Sleep(time.Minute)
+			l.Have("p3")
+			l.Forget("p3")
+		})
+		l.wantDone("p3")
+		l.want("doubled", 0, len(l.Doubled()))
+		l.want("orphans", 0, len(l.Orphans()))
+		l.wantOrder("adopt p3", "configure p3")
+	})
+}
+
 func TestUnknownInstanceIsRemovedWithItsNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")

@@ -162,7 +162,8 @@ type run struct {
 	forget  []*delivery // calls whose instance is gone, but still in the state
 	state   reconfigure.State
 	servers map[string][]reconfigure.Server
-	unseen  error // why the servers are unknown
+	listed  time.Time // when the servers were asked for
+	unseen  error     // why the servers are unknown
 }
 
 // once makes a plan and carries it out. It returns true if something is left to do.
@@ -178,6 +179,7 @@ func (t *run) once(ctx context.Context) (again bool) {
 	}
 	t.Found(t.state.Instances)
 	if nodes := t.nodes(calls); !nodes.Empty() { // without nodes it would be asked for all of the cluster
+		t.listed = time.Now()
 		if t.servers, t.unseen = t.Servers(ctx, nodes); t.unseen != nil && ctx.Err() != nil {
 			return false
 		}
@@ -198,6 +200,13 @@ func (t *run) once(ctx context.Context) (again bool) {
 		return false
 	}
 	t.locked = time.Time{}
+	if t.outdated(ctx, calls) {
+		if err := t.terraform.Discard(preview); err != nil {
+			t.failAll(calls, err)
+			return false
+		}
+		return true
+	}
 	refused := t.refuse(ctx, plan, calls)
 	if len(refused) == 0 && len(t.unfinished(calls)) == len(calls) {
 		return t.apply(ctx, preview, calls)
@@ -208,6 +217,37 @@ func (t *run) once(ctx context.Context) (again bool) {
 	}
 	t.failSome(calls, refused)
 	return true
+}
+
+// listAge is the age of a list of servers from which on it is read again before an apply.
+const listAge = 10 * time.Second
+
+// outdated reads an old list of servers again after the preview, and reports whether the servers are others now. The
+// preview may have waited for the lock of the state: the Terraform that had it may have made instances, and may have been
+// killed before it wrote them to the state.
+func (t *run) outdated(ctx context.Context, calls []*call) bool {
+	nodes := t.nodes(calls)
+	if nodes.Empty() || t.unseen != nil || time.Since(t.listed) < listAge {
+		return false
+	}
+	before := t.servers
+	t.listed = time.Now()
+	if t.servers, t.unseen = t.Servers(ctx, nodes); t.unseen != nil {
+		return false // nothing is made while the servers are unknown
+	}
+	ids := func(servers []reconfigure.Server) (all []string) {
+		for _, s := range servers {
+			all = append(all, s.ID)
+		}
+		slices.Sort(all)
+		return all
+	}
+	for node := range nodes.All() {
+		if !slices.Equal(ids(before[node]), ids(t.servers[node])) {
+			return true
+		}
+	}
+	return false
 }
 
 // errSilent ends a plan of Terraform's that takes too long. The provider sets no time limit for an answer of the cloud.
