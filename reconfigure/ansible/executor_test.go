@@ -52,7 +52,7 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 	}
 }
 
-// TestTheConnectionsOfACancelledRunAreEnded has an ssh that notes how it is called.
+// TestTheConnectionsOfACancelledRunAreEnded uses an ssh that records its arguments.
 func TestTheConnectionsOfACancelledRunAreEnded(t *testing.T) {
 	dir, sockets := t.TempDir(), t.TempDir()
 	noted := filepath.Join(dir, "noted")

@@ -259,7 +259,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		// Defaults.
 		keepDays      = 90
 		gatherSeconds = 3
-		coolDown      = 120 // seconds; about the time after which Slurm starts a requeued job again
+		coolDown      = 120 // in seconds; about the time after which Slurm starts a requeued job again
 		breaker       = 3
 		retries       = 1
 		nodesPerState = 32 // the time of a run of Terraform grows with the square of the nodes in its state

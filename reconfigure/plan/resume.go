@@ -85,9 +85,9 @@ func (p *planner) start(r reconfigure.Request, node string) {
 		Reason: "its instance is stopped"})
 }
 
-// refresh plans a new boot of an instance that exists when Slurm powers the node up: it was stopped, or an earlier
-// call failed or is repeated. The instance has no job, so it is replaced if it differs from the declaration. The boot
-// of an instance that was made for the request is continued instead.
+// refresh plans a new boot of an instance that already exists when Slurm powers up its node: the instance was
+// stopped, or an earlier call failed or is repeated. The instance has no job, so it is replaced if it differs from
+// the declaration. The boot of an instance that was made for the request is continued instead.
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
 	why := p.endangered(p.seen.Instances[node])

@@ -87,7 +87,7 @@ func Read(dir string) (Files, error) {
 		case unknown != nil:
 			err = unknown
 		case !info.Mode().IsRegular():
-			err = fmt.Errorf("%s: it is not a file", name)
+			err = fmt.Errorf("%s: it is not a regular file", name)
 		}
 		if err != nil {
 			problems = append(problems, err)

@@ -117,7 +117,7 @@ func (h *host) serve(conn net.Conn) {
 	wait.Wait()
 }
 
-// session runs the forced command in a shell, as sshd does, for as long as the connection is there.
+// session runs the forced command in a shell, as sshd does, while the connection is open.
 func (h *host) session(ctx context.Context, session ssh.Channel, requests <-chan *ssh.Request) {
 	defer session.Close()
 	for request := range requests {

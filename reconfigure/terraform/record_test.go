@@ -26,8 +26,8 @@ resource "terraform_data" "hosts" {
 }
 `
 
-// record plans, with real Terraform and the real provider, what leads to each hazard, and keeps the plans' JSON: `go
-// test -run TestFenceOverRecordedPlans -update`. The cloud has control, n1, n2 and n3, all alike.
+// record makes a plan for each hazard with real Terraform and the real provider, and stores the plans' JSON: `go test
+// -run TestFenceOverRecordedPlans -update`. The cloud has control, n1, n2 and n3, all alike.
 func record(t *testing.T) {
 	t.Helper()
 	c := newCluster(t, nil)

@@ -137,7 +137,7 @@ func addressesOf(node string) []string {
 	return all
 }
 
-// calls reports whether the cloud has got such a call since then.
+// calls returns a function that reports whether the cloud has received such a call since now.
 func calls(call string) func() bool {
 	before := lab.Cloud.Calls()[call]
 	return func() bool { return lab.Cloud.Calls()[call] > before }

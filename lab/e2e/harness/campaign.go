@@ -58,7 +58,7 @@ func (l *Lab) ImageOf(t *testing.T, node string) string {
 	return l.On(t, node, "cat", "/etc/image-release")
 }
 
-// reservations returns Slurm's.
+// reservations returns the reservations in Slurm.
 func (l *Lab) reservations(t *testing.T) string {
 	t.Helper()
 	return l.OnControl(t, "scontrol", "--oneliner", "show", "reservation")
