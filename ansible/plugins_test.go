@@ -294,7 +294,7 @@ func TestAnAddressThatEndsTheOptionIsRefused(t *testing.T) {
 	said, err := local(t, "h1", fmt.Sprintf(`
     - authorize_key: {file: %s, key: %s, comment: h1, command: run, from: ['192.0.2.1",environment="A=1']}
 `, file, key))
-	if err == nil || !strings.Contains(said, "not an address from which the key of h1 can be accepted") {
+	if err == nil || !strings.Contains(said, "not a valid address for accepting the key of h1") {
 		t.Errorf("%v\n%s", err, said)
 	}
 	if _, err := os.Stat(file); err == nil {

@@ -61,7 +61,7 @@ func TestEveryClassOfFailure(t *testing.T) {
 		{node: "w11", kind: labcloud.FullDisk, class: reconfigure.ClassPlaybook,
 			words: "/etc/slurm/slurm.conf: No space left on device", exit: 1},
 		{node: "w12", kind: labcloud.TruncatedConsole, class: reconfigure.ClassBoot,
-			words: "the cloud has cut off its console log", exit: 1},
+			words: "the cloud cuts off the beginning of the console log", exit: 1},
 		{node: "i01", class: reconfigure.ClassMissing, words: `image "node-v9"`, exit: 1},
 		{node: "f01", class: reconfigure.ClassMissing, words: `flavor "huge"`, exit: 1},
 	}

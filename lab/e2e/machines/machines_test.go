@@ -68,7 +68,7 @@ func rebootAndRefuse(t *testing.T) {
 		t.Errorf("an update called %q", calls)
 	}
 	for call, want := range map[string]string{
-		"update --reimage node01":        "keeps what is installed",
+		"update --reimage node01":        "keeps its installation",
 		"image create node01 --name new": "no image can be made",
 	} {
 		out, code := lab.Call(t, strings.Fields(call)...)

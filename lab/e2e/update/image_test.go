@@ -159,7 +159,7 @@ func TestImageOfAPersistentNode(t *testing.T) {
 	again := lab.Job(t, "--nodelist=node02", "--wrap=hostname")
 	lab.AwaitJob(t, again, "COMPLETED")
 	if out, code := lab.Call(t, "image", "create", "node02", "--name", "of-node02"); code != 1 ||
-		!strings.Contains(out, "there is an image named") {
+		!strings.Contains(out, "there is already an image named") {
 		t.Errorf("a second image of that name: exit code %d\n%s", code, out)
 	}
 	lab.AwaitIdle(t, "node02")
