@@ -118,7 +118,8 @@ func (p *planner) keep(r reconfigure.Request, node string) {
 	}
 }
 
-// give removes the instance of a node that is no longer persistent, when no job is on it and none can start. A node
+// give removes the instance of a node that is no longer persistent, when no job is on it or waits for it to power up, and
+// none can start. A node
 // that was a cloud node before is left to Slurm, which powers it down when it is idle. As soon as Slurm has the new
 // slurm.conf, it may also power down a node of this request, which ends the drain. Then give already plans what
 // Slurm's request will ask for, so that the outcome includes it.
@@ -136,7 +137,7 @@ func (p *planner) give(r reconfigure.Request, node string) {
 	case !goes && there && state.Has(reconfigure.NodePoweringDown):
 		p.rest(r, node)
 	case !goes:
-	case there && occupied(state):
+	case there && occupied(state), state.GivenToJob():
 		p.await(r, node, reconfigure.PurposeShrink)
 	case there || wanted || declared:
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared,
