@@ -83,7 +83,7 @@ func ParseStates(texts []string) ([]StateWord, error) {
 		word, ok := known[strings.ToUpper(strings.TrimSpace(text))]
 		if !ok {
 			all := strings.ToLower(strings.Join(keys(known), ", "))
-			return nil, fmt.Errorf("Slurm has no node state %q; the states are %s", text, all)
+			return nil, fmt.Errorf("no node state is called %q; Slurm has %s", text, all)
 		}
 		words = append(words, word)
 	}

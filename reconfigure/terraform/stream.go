@@ -143,4 +143,4 @@ func progress(e event) string {
 }
 
 // errKilled is the error of a run that a signal ended.
-var errKilled = errors.New("Terraform was killed; resources that it was making may exist and be missing in its state")
+var errKilled = errors.New("a signal ended Terraform; resources that it was making may exist and be missing in its state")
