@@ -38,10 +38,10 @@ func (t *run) apply(ctx context.Context, preview reconfigure.Preview, calls []*c
 	t.Note(plans, "Terraform: "+preview.Plan.String())
 	begun, interrupt, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
-	go func() {
+	t.Under.Go(func() { // it asks through batchers, which count there too
 		defer close(watched)
 		t.watch(ctx, preview, deliveries, begun, interrupt, applied)
-	}()
+	})
 	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries, begun, interrupt), interrupt)
 	close(applied)
 	<-watched
