@@ -3,6 +3,7 @@ package slurmscripts_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +48,7 @@ func (s *scripts) busy() bool {
 // prolog is the prolog of a job with these nodes, before it starts.
 func (s *scripts) prolog(nodes string) *exec.Cmd {
 	cmd := exec.CommandContext(s.Context(), filepath.Join(s.dir, "scripts", "launch.sh"))
-	cmd.Env = []string{"SLURM_JOB_NODELIST=" + nodes}
+	cmd.Env = []string{"SLURM_JOB_NODELIST=" + nodes, fmt.Sprint("SLURM_JOB_ID=", s.job)}
 	return cmd
 }
 
@@ -186,6 +187,38 @@ func TestALaunchFailsWithTheSitesPrologAlone(t *testing.T) {
 				t.Errorf("the site's prolog ran with %q, %v", text, err)
 			}
 		})
+	}
+}
+
+// Slurm does not start a requeued job again before its prolog has ended.
+func TestALaunchEndsWithItsJob(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "node01 mix#\n")
+	s.write("bin/squeue", "#!/bin/sh\ncat \"$(dirname \"$0\")/../jobs\"\n")
+	s.write("jobs", "6\n7\n")
+	for script, edit := range map[string][2]string{"launch.sh": {"left=10", "left=1"}, "up.sh": {"-10 seconds", "-0.2 seconds"}} {
+		text, err := os.ReadFile(filepath.Join(s.dir, "scripts", script))
+		s.do(err)
+		if !strings.Contains(string(text), edit[0]) {
+			t.Fatalf("%s has no %q", script, edit[0])
+		}
+		s.write("scripts/"+script, strings.ReplaceAll(string(text), edit[0], edit[1]))
+	}
+	s.job = 7
+	end := s.begin("node01")
+	read := func() (text string) {
+		all, _ := os.ReadFile(s.path(".asked"))
+		return string(all)
+	}
+	s.until("Slurm has told of the job", func() bool { return strings.HasSuffix(read(), " 6 7\n") })
+	first := read()
+	s.until("Slurm has told of it again", func() bool { return strings.HasSuffix(read(), " 6 7\n") && read() != first })
+	if !s.busy() {
+		t.Fatal("launch.sh has ended before its job")
+	}
+	s.write("jobs", "6\n")
+	if err := end(); err != nil {
+		t.Error(err)
 	}
 }
 

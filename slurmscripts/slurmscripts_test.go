@@ -65,6 +65,7 @@ type call struct {
 type scripts struct {
 	*testing.T
 	dir string
+	job int // of launch.sh
 }
 
 const (

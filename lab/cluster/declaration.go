@@ -98,6 +98,7 @@ type Slurm struct {
 	ResumeRate           int               `yaml:"resume_rate"`
 	SuspendRate          int               `yaml:"suspend_rate"`
 	ControllerParameters []string          `yaml:"controller_parameters"`
+	Launch               string            `yaml:"launch,omitempty"`
 	Extra                map[string]string `yaml:"extra"`
 }
 

@@ -274,10 +274,7 @@ var edits = []struct{ name, from, to, want string }{
 	{"an unknown setting of the cluster", "extra: {}", "extra: {MaxJobCuont: 5}",
 		"slurm.extra.MaxJobCuont: unknown key: slurmctld of 22.05 and 24.11 would not start with it; did you mean " +
 			"MaxJobCount?"},
-	{"a prolog of the site", "extra: {}", "extra: {PrologSlurmctld: /site/prolog}", ""},
-	{"prologs of the site", "extra: {}", "extra: {PrologSlurmctld: /site/prologs/*}",
-		`slurm.extra.PrologSlurmctld: "/site/prologs/*" is not the absolute path of one program; with slurm.launch: ` +
-			"at_once, the launch program calls it for each job"},
+	{"prologs of the site, which Slurm calls", "extra: {}", "extra: {PrologSlurmctld: /site/prologs/*}", ""},
 	{"a setting of a later release", "extra: {}", "extra: {NamespaceType: namespace/linux}", ""},
 	{"a setting of nodes in a later release", "CPUs: 4", "Topology: default", ""},
 	{"a setting of partitions in a later release", "MaxTime: 7-00:00:00", "Topology: default", ""},
@@ -548,11 +545,19 @@ func TestAMissingFileIsNoProblemOfTheDeclaration(t *testing.T) {
 	}
 }
 
-// Without the launch program Slurm calls the site's own prologs, of which there may be several.
-func TestSlurmCallsPrologsWithoutTheLaunchProgram(t *testing.T) {
-	text := strings.NewReplacer("launch: at_once", "launch: slurm", "extra: {}", "extra: {PrologSlurmctld: '/site/*'}").
-		Replace(shipped(t))
-	if _, err := config.Load(directory(t, text)); err != nil {
+// The launch program calls one prolog of the site.
+func TestTheLaunchProgramCallsOneProlog(t *testing.T) {
+	load := func(prolog string) error {
+		text := strings.NewReplacer("launch: slurm", "launch: at_once", "extra: {}", "extra: {PrologSlurmctld: '"+prolog+"'}").
+			Replace(shipped(t))
+		_, err := config.Load(directory(t, text))
+		return err
+	}
+	if err := load("/site/prolog"); err != nil {
 		t.Error(err)
+	}
+	const want = `slurm.extra.PrologSlurmctld: "/site/*" is not the absolute path of one program; with slurm.launch: at_once`
+	if err := load("/site/*"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }

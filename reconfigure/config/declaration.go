@@ -235,11 +235,14 @@ func (l *limit) schema() object {
 	return object{"groups": texts(&l.groups), "max": integer(&l.max, 0, nodeset.MaxNodes)}
 }
 
-// atOnce is the default of slurm.launch.
-const atOnce = "at_once"
+// What launches a job whose nodes come up.
+const (
+	bySlurm = "slurm" // slurmctld's timer
+	atOnce  = "at_once"
+)
 
 func (d *declaration) slurmSchema() object {
-	d.slurm.launch.is = atOnce
+	d.slurm.launch.is = bySlurm
 	parameter := like(`[A-Za-z0-9_]+(=[^, #]+)?`, "is not one of slurm.conf's SlurmctldParameters")
 	return object{
 		"suspend_time":          plainSeconds(&d.slurm.suspendTime, 1, math.MaxInt32),
@@ -248,7 +251,7 @@ func (d *declaration) slurmSchema() object {
 		"resume_rate":           measured("nodes a minute", integer(new(value[int]), 0, slurm16)),
 		"suspend_rate":          measured("nodes a minute", integer(new(value[int]), 0, slurm16)),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
-		"launch":                optional{word(&d.slurm.launch, atOnce, "slurm")},
+		"launch":                optional{word(&d.slurm.launch, bySlurm, atOnce)},
 		"accounting_storage":    byDefault("none", word(&d.slurm.accountingStorage, "none", slurmdbd)),
 		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), slurmconf.LaterSettings(), ofCluster())},
 	}

@@ -74,6 +74,7 @@ func (l *Lab) Main(m *testing.M, of Generation) (code int) {
 		Systemd: of.base(installed), Packages: of.packages(installed),
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
 	}, func(d *cluster.Declaration) {
+		d.Slurm.Launch = "at_once"
 		d.Slurm.ControllerParameters = append(slices.Clone(d.Slurm.ControllerParameters), of.parameters...)
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// aJobOutlivesItsLaunchProgram cancels a job that waits for a node, and has the next one wait while slurmctld starts
-// again and while its launch program is killed.
+// aJobOutlivesItsLaunchProgram cancels a job that waits for a node, has one requeued since its node is DOWN, and has the
+// next one wait while slurmctld starts again and while its launch program is killed.
 func (l *Lab) aJobOutlivesItsLaunchProgram(t *testing.T) {
 	submit := func() (job string) {
 		job = l.Job(t, "--nodelist=node02", "--wrap=true")
@@ -21,10 +21,15 @@ func (l *Lab) aJobOutlivesItsLaunchProgram(t *testing.T) {
 	job := submit()
 	l.On(t, cluster.ControlNodeName, "scancel", job)
 	l.AwaitJob(t, job, "CANCELLED")
-	l.Eventually(t, harness.JobPatience, func() (bool, string) {
-		out, err := l.Command(cluster.ControlNodeName, "pgrep", "-af", launchProgram).Output()
-		return err != nil, fmt.Sprintf("left: %s", out)
-	})
+	l.awaitNoLaunchProgram(t)
+
+	job = submit()
+	l.On(t, cluster.ControlNodeName, "scontrol", "update", "nodename=node02", "state=down", "reason=broken")
+	l.AwaitJob(t, job, "PENDING")
+	l.awaitNoLaunchProgram(t)
+	l.On(t, cluster.ControlNodeName, "scancel", job)
+	l.On(t, cluster.ControlNodeName, "scontrol", "update", "nodename=node02", "state=resume")
+	l.AwaitQuiet(t)
 
 	job = submit()
 	l.On(t, cluster.ControlNodeName, "systemctl", "restart", "slurmctld")
@@ -47,6 +52,14 @@ func (l *Lab) awaitLaunchProgram(t *testing.T) {
 	t.Helper()
 	l.Eventually(t, harness.JobPatience, func() (bool, string) {
 		return l.Command(cluster.ControlNodeName, "pgrep", "-f", launchProgram).Run() == nil, "no launch program runs"
+	})
+}
+
+func (l *Lab) awaitNoLaunchProgram(t *testing.T) {
+	t.Helper()
+	l.Eventually(t, harness.JobPatience, func() (bool, string) {
+		out, err := l.Command(cluster.ControlNodeName, "pgrep", "-af", launchProgram).Output()
+		return err != nil, fmt.Sprintf("left: %s", out)
 	})
 }
 
