@@ -111,6 +111,7 @@ func TestThePrologOfTheSite(t *testing.T) {
 		"{}":                                "960 []",
 		"{PROLOGSLURMCTLD: /site/prolog}":   "960 [/site/prolog]",
 		"{PrologEpilogTimeout: 20, Foo: 1}": "15 []",
+		"{PrologTimeout: 30}":               "25 []",
 	} {
 		text := "- hosts: localhost\n  vars_files: [" + here + "/roles/slurm_scripts/vars/main.yml]\n  tasks:\n" +
 			"    - ansible.builtin.debug: {msg: '{{ slurm_scripts_launch_limit }} [{{ slurm_scripts_prolog }}]'}\n" +

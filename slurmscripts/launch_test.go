@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -75,6 +76,17 @@ func (s *scripts) path(node string) string { return filepath.Join(s.dir, "up", n
 func (s *scripts) has(node string) bool {
 	_, err := os.Lstat(s.path(node))
 	return err == nil
+}
+
+// edit replaces a part of a script, such as one of its times.
+func (s *scripts) edit(script, from, to string) {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "scripts", script))
+	s.do(err)
+	if !strings.Contains(string(text), from) {
+		s.Fatalf("%s has no %q", script, from)
+	}
+	s.write("scripts/"+script, strings.ReplaceAll(string(text), from, to))
 }
 
 // up runs up.sh, as slurm_commands.py does.
@@ -190,20 +202,91 @@ func TestALaunchFailsWithTheSitesPrologAlone(t *testing.T) {
 	}
 }
 
+// slurmctld does not launch a job while its prolog runs, so no prolog may wait for a tool of Slurm that hangs.
+func TestAHungQuestionToSlurmIsRepeated(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "node01 idle\n")
+	s.write("hang", "")
+	s.edit("launch.sh", "left=10", "left=1")
+	s.edit("launch.sh", "timeout 60", "timeout 1")
+	s.edit("up.sh", "-10 seconds", "-0.2 seconds")
+	end := s.begin("node01")
+	s.until("Slurm is asked again", func() bool { return len(s.calls("sinfo")) > 1 })
+	s.do(os.Remove(filepath.Join(s.dir, "hang")))
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAHungQuestionDoesNotHoldBackTheControlHost has it tell of the nodes that are up.
+func TestAHungQuestionDoesNotHoldBackTheControlHost(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "")
+	s.write("hang", "")
+	end := s.begin("node01")
+	s.until("Slurm is asked", func() bool { return len(s.calls("sinfo")) > 0 })
+	s.up("node01")
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	s.do(os.Remove(filepath.Join(s.dir, "hang")))
+}
+
+// slurmctld kills the process group of a prolog that has ended. Other jobs wait for the answer to its question.
+func TestAnAnswerReachesAllJobs(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "node01 idle\nnode02 idle\n")
+	s.write("hang", "")
+	s.write("bin/dd", `#!/bin/sh
+/bin/dd "$@"
+case $* in *node01*) until [ -e "$(dirname "$0")/../killed" ]; do sleep 0.01; done ;; esac
+`)
+	s.edit("launch.sh", "left=10", "left=300") // so that nobody asks again
+	s.edit("up.sh", "-10 seconds", "-1000 seconds")
+	first := s.prolog("node01")
+	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.do(first.Start())
+	s.until("Slurm is asked", func() bool { return len(s.calls("sinfo")) > 0 })
+	second := make(chan error, 1)
+	end := s.begin("node02")
+	go func() { second <- end() }()
+	s.until("both wait", func() bool { return s.has(".node01") && s.has(".node02") })
+	s.do(os.Remove(filepath.Join(s.dir, "hang")))
+	s.do(first.Wait())
+	if err := syscall.Kill(-first.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Fatal(err)
+	}
+	s.write("killed", "")
+	s.until("the second job starts", func() bool { return len(second) > 0 })
+	s.do(<-second)
+	if calls := s.calls("sinfo"); len(calls) != 1 {
+		t.Errorf("Slurm was asked %d times", len(calls))
+	}
+}
+
+// TestJobsStartWithoutRoomForFiles has a file that cannot be made, as on a full disk.
+func TestJobsStartWithoutRoomForFiles(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "")
+	for _, node := range []string{"node01", "node02"} {
+		s.do(os.Symlink("/nowhere/at/all", s.path(node)))
+	}
+	first, second := s.begin("node01"), s.begin("node02")
+	s.until("both wait", func() bool { return s.has(".node01") && s.has(".node02") })
+	s.write("waiting", "node01 idle\nnode02 idle\n")                                // if a pipe was opened too early
+	_ = exec.Command(filepath.Join(s.dir, "scripts", "up.sh"), "node[01-02]").Run() // its exit status does not matter
+	s.do(first())
+	s.do(second())
+}
+
 // Slurm does not start a requeued job again before its prolog has ended.
 func TestALaunchEndsWithItsJob(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 mix#\n")
 	s.write("bin/squeue", "#!/bin/sh\ncat \"$(dirname \"$0\")/../jobs\"\n")
 	s.write("jobs", "6\n7\n")
-	for script, edit := range map[string][2]string{"launch.sh": {"left=10", "left=1"}, "up.sh": {"-10 seconds", "-0.2 seconds"}} {
-		text, err := os.ReadFile(filepath.Join(s.dir, "scripts", script))
-		s.do(err)
-		if !strings.Contains(string(text), edit[0]) {
-			t.Fatalf("%s has no %q", script, edit[0])
-		}
-		s.write("scripts/"+script, strings.ReplaceAll(string(text), edit[0], edit[1]))
-	}
+	s.edit("launch.sh", "left=10", "left=1")
+	s.edit("up.sh", "-10 seconds", "-0.2 seconds")
 	s.job = 7
 	end := s.begin("node01")
 	read := func() (text string) {
@@ -238,12 +321,7 @@ func TestALaunchEndsInTime(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := launching(t)
 			s.write("waiting", "")
-			text, err := os.ReadFile(filepath.Join(s.dir, "scripts", "launch.sh"))
-			s.do(err)
-			if !strings.Contains(string(text), tc.long) {
-				t.Fatalf("launch.sh has no %q", tc.long)
-			}
-			s.write("scripts/launch.sh", strings.ReplaceAll(string(text), tc.long, tc.short))
+			s.edit("launch.sh", tc.long, tc.short)
 			if tc.up != "" {
 				s.write("up/"+tc.up, "")
 			}
