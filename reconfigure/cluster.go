@@ -27,6 +27,7 @@ type Cluster struct {
 	Partitions     []Partition
 	Limits         []Limit
 	Slurm          Timing
+	LaunchAtOnce   bool // slurmctld runs slurmscripts/launch.sh.j2
 	NFSShares      []string
 	// AllowedCIDRs are the networks from which SSH and ping can reach the nodes; empty: all of IPv4.
 	AllowedCIDRs []string

@@ -24,6 +24,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			SuspendTimeout: seconds(d.slurm.suspendTimeout),
 			ResumeTimeout:  seconds(d.slurm.resumeTimeout),
 		},
+		LaunchAtOnce: d.slurm.launch.is == atOnce,
 		NFSShares:    each(d.nfsShares.is, content),
 		AllowedCIDRs: each(d.allowedCIDRs.is, content),
 		Settings: reconfigure.Settings{

@@ -464,7 +464,7 @@ func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 		}
 		return err
 	}
-	return slurm.New(slurm.Config{SSH: command, Run: run, Keep: keep})
+	return slurm.New(slurm.Config{SSH: command, Run: run, Keep: keep, LaunchAtOnce: s.Cluster.LaunchAtOnce})
 }
 
 // Run runs a program with the filtered environment of this process.

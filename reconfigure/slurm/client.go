@@ -34,6 +34,9 @@ type Config struct {
 	Run func(context.Context, process.Cmd) error
 	// Keep: the client keeps one SSH connection open from its first call until Close.
 	Keep bool
+	// LaunchAtOnce: the control node is told of the nodes that have come up, so that the jobs that wait for them start:
+	// see slurmscripts/launch.sh.j2.
+	LaunchAtOnce bool
 }
 
 // Client talks to one Slurm. It is safe for concurrent use, and every call may be repeated.

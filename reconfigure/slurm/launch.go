@@ -34,9 +34,8 @@ func (a *arrivals) of(states map[string]reconfigure.NodeState) nodeset.NodeSet {
 	return nodeset.Of(up...)
 }
 
-// launch tells the control node that these nodes are up, so that the jobs that wait for them start: see
-// slurmscripts/launch.sh.j2. An error is ignored: without the command the jobs start some seconds later, and a control
-// node that an older release has deployed rejects it.
+// launch tells the control node that these nodes are up. An error is ignored: without the command the jobs start some
+// seconds later, and a control node that an older release has deployed rejects it.
 func (c *Client) launch(ctx context.Context, up nodeset.NodeSet) {
 	if up.Len() > 0 {
 		_, _ = c.run(ctx, []string{"up", up.String()})

@@ -69,4 +69,14 @@ func TestJobsOfNodesThatComeUpAreLaunched(t *testing.T) {
 	s.set("up.sh", "exit 77")
 	c.arrivals.of(map[string]reconfigure.NodeState{"p1": {}})
 	states()
+	if calls := s.calls(); !slices.Contains(calls, "up.sh p1") {
+		t.Errorf("calls of the third time: %q", calls)
+	}
+	// With launch: slurm nobody waits for it.
+	c.config.LaunchAtOnce = false
+	c.arrivals.of(map[string]reconfigure.NodeState{"p1": {}})
+	states()
+	if calls := s.calls(); slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, "up.sh") }) {
+		t.Errorf("calls with launch: slurm: %q", calls)
+	}
 }

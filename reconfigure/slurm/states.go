@@ -48,7 +48,9 @@ func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 		s.Busy = s.Busy || listed.suspended.Contains(s.Node)
 		states[s.Node] = s
 	}
-	c.launch(ctx, c.arrivals.of(states))
+	if c.config.LaunchAtOnce {
+		c.launch(ctx, c.arrivals.of(states))
+	}
 	return states, nil
 }
 

@@ -91,7 +91,7 @@ func (s tools) client(keep bool, ssh ...string) *Client {
 	if len(ssh) == 0 {
 		ssh = []string{"/bin/sh", "-c", `set -- "$*"; ` + forced(s.t), "sh"}
 	}
-	c := New(Config{SSH: ssh, Keep: keep, Run: s.run})
+	c := New(Config{SSH: ssh, Keep: keep, Run: s.run, LaunchAtOnce: true})
 	s.t.Cleanup(c.Close)
 	return c
 }
