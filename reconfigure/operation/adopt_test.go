@@ -101,6 +101,35 @@ func TestARebuildThatTerraformHasNotWrittenIsAdopted(t *testing.T) {
 	})
 }
 
+// As above, but the declaration has the image of before again when the next worker plans. Terraform's state has that
+// image, and only the cloud has the real one.
+func TestARebuildThatTerraformHasNotWrittenIsUndone(t *testing.T) {
+	test(t, func(l *lab) {
+		declare := func(image string) {
+			l.cluster = declared()
+			l.cluster.Groups[0].Image = image
+			l.Declare(l.cluster)
+		}
+		declare("v2")
+		l.SetsDown("it smells", "p1", "p2")
+		update := reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of("p1")}
+		l.asks(update)
+		l.KillDuring(0, simulate.Unwritten)
+		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+		l.start().wait()
+		l.operator().Wait()
+		l.restart()
+		time.Sleep(time.Minute)
+		declare("v1")
+		update.Nodes = nodeset.Of("p1", "p2")
+		l.asks(update)
+		l.wantDone("p1", "p2")
+		n := l.Node("p1")
+		l.want("made", l.Spec("p1"), n.Made)
+		l.want("state", "IDLE", n.State)
+	})
+}
+
 // The answer to a creation is lost, and Terraform goes on.
 func TestInstanceOfALostAnswerIsAdopted(t *testing.T) {
 	test(t, func(l *lab) {

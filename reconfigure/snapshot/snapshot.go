@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -34,7 +35,7 @@ type Snapshot struct {
 	Time       time.Time
 	Desired    map[string]reconfigure.Spec                 // Terraform's map, as far as it was carried out
 	Unmade     nodeset.NodeSet                             // nodes whose entry in Terraform's map was not carried out
-	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state
+	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state; see asMade
 	States     map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers    map[string][]reconfigure.Server             // by node, from the cloud, if asked for
 	StatePorts map[string]string                           // ids of the nodes' ports in Terraform's state, by node
@@ -234,6 +235,7 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		return
 	}
 	s.StatePorts = state.Ports
+	state.Instances = o.asMade(ctx, state, scope.Nodes)
 	s.Desired, s.Unmade = carriedOut(state)
 	if s.Instances = state.Instances; s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // State was asked, and there is none
@@ -272,6 +274,42 @@ func (o Observer) resolve(
 	}
 	wait.Wait()
 	return resolved
+}
+
+// asMade returns the instances of the state with the image and the flavor that the cloud has. It asks the cloud only
+// for instances that differ from their entry in the map: Terraform may have been killed after it had changed one and
+// before it wrote that. Where the cloud does not answer, or still changes the instance, the state's values stay.
+func (o Observer) asMade(
+	ctx context.Context, state reconfigure.State, nodes nodeset.NodeSet,
+) map[string]reconfigure.Instance {
+	_, unmade := carriedOut(state)
+	ids := map[string]string{}
+	for node := range unmade.All() {
+		i := state.Instances[node]
+		if (nodes.Empty() || nodes.Contains(node)) && len(Differences(i.Made, state.Desired[node])) > 0 {
+			ids[node] = i.ID
+		}
+	}
+	if len(ids) == 0 {
+		return state.Instances
+	}
+	servers, err := limited(ctx, o.Limit, func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+		found, _, err := Confirm(ctx, nil, ids, o.Server)
+		return found, err
+	})
+	if err != nil {
+		return state.Instances
+	}
+	all := maps.Clone(state.Instances)
+	for node, found := range servers {
+		instance, server := all[node], found[0]
+		if server.Active() {
+			instance.Made.ImageID = cmp.Or(server.ImageID, instance.Made.ImageID)
+			instance.Made.FlavorID = cmp.Or(server.FlavorID, instance.Made.FlavorID)
+			all[node] = instance
+		}
+	}
+	return all
 }
 
 // carriedOut returns the map of nodes as it was carried out, with the real properties of each instance, and the nodes

@@ -318,6 +318,58 @@ func TestWhatTheListLacksIsAskedForByID(t *testing.T) {
 	}
 }
 
+// TestAChangeThatTerraformHasNotWrittenIsSeenInTheCloud has instances whose entry in the map differs from Terraform's
+// state. The cloud is asked only for those in the scope.
+func TestAChangeThatTerraformHasNotWrittenIsSeenInTheCloud(t *testing.T) {
+	spec := func(image string) reconfigure.Spec {
+		return reconfigure.Spec{Group: "standard", ImageID: image, FlavorID: "f", NetworkID: "n"}
+	}
+	for name, tc := range map[string]struct {
+		server reconfigure.Server
+		err    error
+		want   string
+	}{
+		"changed":                       {reconfigure.Server{Status: "ACTIVE", ImageID: newImage}, nil, newImage},
+		"not changed":                   {reconfigure.Server{Status: "ACTIVE", ImageID: "old"}, nil, "old"},
+		"still changing":                {reconfigure.Server{Status: "BUILD", ImageID: newImage}, nil, "old"},
+		"the cloud's list has no image": {reconfigure.Server{Status: "ACTIVE"}, nil, "old"},
+		"the cloud does not answer":     {reconfigure.Server{}, errors.New("connection reset"), "old"},
+	} {
+		var asked []string
+		o := observer()
+		o.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
+			state := reconfigure.State{
+				Desired: map[string]reconfigure.Spec{
+					"node01": spec(newImage), "node02": spec("old"), "node03": spec(newImage),
+				},
+				Instances: map[string]reconfigure.Instance{},
+			}
+			for node := range state.Desired {
+				state.Instances[node] = reconfigure.Instance{Node: node, ID: "id of " + node, Made: spec("old")}
+			}
+			return state, nil
+		}
+		o.Server = func(_ context.Context, id string) (reconfigure.Server, bool, error) {
+			asked = append(asked, id)
+			tc.server.ID = id
+			return tc.server, true, tc.err
+		}
+		s, err := o.Observe(t.Context(), Scope{Nodes: nodeset.Of("node01", "node02")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"id of node01"}, asked); diff != "" {
+			t.Errorf("%s: asked for (-want +got):\n%s", name, diff)
+		}
+		if got := s.Desired["node01"].ImageID; got != tc.want || s.Instances["node01"].Made.ImageID != tc.want {
+			t.Errorf("%s: image %s, want %s", name, got, tc.want)
+		}
+		if unmade := tc.want == "old"; s.Unmade.Contains("node01") != unmade {
+			t.Errorf("%s: not carried out: %t, want %t", name, !unmade, unmade)
+		}
+	}
+}
+
 func TestEachSourceHasItsOwnTime(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return errors.New("killed") }
 	for name, tc := range map[string]struct {

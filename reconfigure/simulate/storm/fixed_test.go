@@ -43,6 +43,15 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "kill now", nodes: []string{"p1"}, n: 2},
 			{what: "jobs need", nodes: []string{"p2", "p5", "p4"}, n: 10},
 		}},
+		"a rebuild is not recorded, and the old image is declared again": {steps: []step{
+			{what: "declare", on: true},
+			{what: "time passes", n: 8},
+			{what: "builds are slow", nodes: []string{"p1"}, n: 2, on: true},
+			{what: "update", nodes: []string{"p1"}},
+			{what: "time passes", n: 3},
+			{what: "kill now", n: 6},
+			{what: "declare"},
+		}},
 		"a worker is killed, and loses its lease while its Terraform still runs": {steps: []step{
 			{what: "jobs need", nodes: []string{"p4", "p5"}, n: 1},
 			{what: "kill", n: 2},
