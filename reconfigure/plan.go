@@ -61,8 +61,9 @@ type Change struct {
 	// HandOver reports whether the node becomes a cloud node after its instance is removed: power saving may resume it
 	// again.
 	HandOver bool `json:"hand_over,omitempty"`
-	// At is the phase at which Boot continues: PhaseBoot, PhaseConfigure or PhaseVerify. A Start with a phase
-	// continues there if the instance runs: an operation for the request has started it.
+	// At is the phase at which Boot continues: PhaseBoot, PhaseConfigure or PhaseVerify; or PhaseApply, if it is likely
+	// but not certain that the instance was booted for the request. A Start with a phase continues there if the
+	// instance runs: an operation for the request has started it.
 	At Phase `json:"at,omitempty"`
 	// Image is the name of the image that Capture makes.
 	Image string `json:"image,omitempty"`

@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,10 +65,34 @@ func TestABootThatSlurmDoesNotAcceptIsRepeated(t *testing.T) {
 		l.Have("p3")
 		time.Sleep(time.Minute)
 		l.PowersUp("p3")
-		l.goesOn(reconfigure.PhaseBoot, "p3")
+		l.goesOn(reconfigure.PhaseApply, "p3")
 		l.wantDone("p3")
 		l.wantOrder("configure p3", "reboot p3", "configure p3")
 	})
+}
+
+// The last worker has booted the instance for the request, so slurmd may register while it would be rebooted, and the
+// job that waits for the node would begin.
+func TestABootThatSlurmAwaitsIsNotRepeated(t *testing.T) {
+	for _, at := range []reconfigure.Phase{reconfigure.PhaseBoot, reconfigure.PhaseConfigure, reconfigure.PhaseVerify} {
+		t.Run(string(at), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.Have("p3")
+				time.Sleep(time.Minute)
+				l.PowersUp("p3")
+				l.Takes(simulate.Registering, time.Hour)
+				if err := l.Reboot(t.Context(), l.IDs()["p3"]); err != nil { // by the last worker
+					t.Fatal(err)
+				}
+				l.goesOn(at, "p3")
+				l.wantVerdicts(map[string]string{
+					"p3": "failed verify: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP",
+				})
+				l.want("boots", 2, strings.Count(strings.Join(l.Calls(), "\n"), "reboot p3")+1)
+				l.wantOrder("down p3", "power_down p3")
+			})
+		})
+	}
 }
 
 func TestAnInstanceThatDoesNotRunAnyMoreIsRebooted(t *testing.T) {

@@ -337,8 +337,10 @@ func (o *operation) takeUp() error {
 	return o.goOn()
 }
 
-// goOn goes on at the phase that the last worker had begun. From PhaseConfigure on, that one may have started slurmd. If
-// slurmd does not register, the boot may be older than Slurm's call after all, and the instance is rebooted.
+// goOn continues at the phase that the last worker had begun. From PhaseConfigure on, that worker may have started
+// slurmd. If slurmd does not register and the boot may be older than Slurm's call, the instance is rebooted. A boot
+// that Slurm waits for is not repeated: slurmd can register at any moment, also during the reboot, and the job that
+// waits for the node would begin and be lost.
 func (o *operation) goOn() error {
 	o.note("a worker that has ended had begun its boot, which goes on")
 	o.taken = true
@@ -354,7 +356,8 @@ func (o *operation) goOn() error {
 	default:
 		err = o.boot(false)
 	}
-	if reconfigure.ClassOf(err) == reconfigure.ClassUnregistered && !errors.Is(err, errMisfit) && o.ctx.Err() == nil {
+	if o.change.At == reconfigure.PhaseApply && reconfigure.ClassOf(err) == reconfigure.ClassUnregistered &&
+		!errors.Is(err, errMisfit) && o.ctx.Err() == nil {
 		o.note("it is rebooted: " + said(err))
 		return o.restart()
 	}

@@ -45,13 +45,13 @@ func (p *planner) takeUp(c reconfigure.Change) reconfigure.Change {
 // operation began after that. Only the order of the journal's entries counts, since clocks differ. If the operation
 // had begun Terraform and the journal has no life of the instance yet, the operation has made, rebuilt or started the
 // instance: it records the life when it sees the instance. If that is wrong, Slurm does not accept the boot, and the
-// operation reboots the instance.
+// operation reboots the instance. Only in that case is the phase PhaseApply.
 func (p *planner) booted(node string) (at reconfigure.Phase, ok bool) {
 	switch at = p.seen.Reached[p.boots[node].request][node]; at {
 	case reconfigure.PhaseBoot, reconfigure.PhaseConfigure, reconfigure.PhaseVerify:
 		return at, true
 	case reconfigure.PhaseApply:
-		return reconfigure.PhaseBoot, !p.lives(node)
+		return at, !p.lives(node)
 	}
 	return "", false
 }
