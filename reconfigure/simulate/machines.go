@@ -244,7 +244,7 @@ func (p *play) configure(ctx context.Context, node string) error {
 
 // reread lets slurmctld read the slurm.conf of a declaration by a restart. It keeps the known states, and all jobs
 // except those on nodes that it forgets. For a node that is no longer a cloud node, it forgets a power down that
-// waits for a job.
+// waits for a job. Each slurmd that runs is restarted too, and registers again, which ends DOWN.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm.nodes {
 		if !c.Nodes().Contains(node) {
@@ -260,6 +260,9 @@ func (w *World) reread(c reconfigure.Cluster) {
 		n := w.slurm.nodes[node]
 		if n.cloud = !persistent.Contains(node); !n.cloud && n.power == reconfigure.NodePowerDown {
 			n.power = 0
+		}
+		if n.base == reconfigure.NodeDown && n.power == 0 && n.server != nil && n.server.slurmd {
+			w.startSlurmd(n.server, time.Now())
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
@@ -12,6 +13,7 @@ import (
 // TestStormsThatFailed plays storms that random draws have found, without the steps that do not matter, and those that
 // hardly any draw has.
 func TestStormsThatFailed(t *testing.T) {
+	compares := func(s *storm) { s.looks = &looks{every: 5 * time.Minute} }
 	for name, c := range map[string]struct {
 		set   func(*storm)
 		steps []step
@@ -58,6 +60,15 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "kill", n: 8},
 			{what: "time passes", n: 2},
 			{what: "time passes"},
+		}},
+		"an administrator sets a node DOWN that becomes persistent": {compares, []step{
+			{what: "cluster fault", fault: simulate.SlurmSilent, on: true},
+			{what: "time passes"},
+			{what: "declare", n: 10, on: true},
+			{what: "time passes", n: 4},
+			{what: "jobs need", nodes: []string{"p2"}, n: 5},
+			{what: "time passes", n: 4},
+			{what: "somebody sets DOWN", nodes: []string{"p2"}},
 		}},
 		"a rebuild is not recorded, and the old image is declared again": {steps: []step{
 			{what: "declare", on: true},
