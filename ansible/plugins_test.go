@@ -152,7 +152,7 @@ func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
 func TestRootIsSquashed(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "exports")
 	playbook(t, `- hosts: localhost
-  vars: {nfs_shares: [/home/users]}
+  vars: {declared_nfs_shares: [/home/users]}
   vars_files: [`+mustAbs(t, "roles/nfs/defaults/main.yml")+`]
   tasks:
     - template: {src: `+mustAbs(t, "roles/nfs/templates/exports.j2")+`, dest: `+out+`}

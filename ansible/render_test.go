@@ -56,7 +56,7 @@ func TestSlurmConf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
 			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars +
-				"/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: read}\n"
+				"/Debian.yml, " + vars + "/declared.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: read}\n"
 			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "slurm_conf_answer="+out+"/answer",
 				"--extra-vars", "@"+variant)
 			var answer struct{ Coming map[string]string }
@@ -70,6 +70,43 @@ func TestSlurmConf(t *testing.T) {
 				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))
 			}
 		})
+	}
+}
+
+// TestDefaults has the playbooks read the declarations of package config's test of that name: the one with the required
+// keys alone, and the one that has the defaults of all others.
+func TestDefaults(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := func(declaration string) string {
+		out := t.TempDir()
+		playbook(t, `- hosts: localhost
+  vars: {control_host_user: OWNER, control_host_directory: DIRECTORY}
+  vars_files:
+    - `+here+`/../reconfigure/config/testdata/defaults/`+declaration+`
+    - `+here+`/vars/Debian.yml
+    - `+here+`/vars/declared.yml
+  tasks:
+    - import_role: {name: slurm_conf, tasks_from: read}
+    - copy:
+        dest: `+out+`/others
+        content: "{{ [declared_control_hosts | map(attribute='port') | list, declared_control_hosts | map(attribute='host_key') | list,
+          declared_user, declared_directory, declared_authorized_keys, declared_nfs_shares, declared_canary_job] | to_nice_json }}"
+`, "--extra-vars", "slurm_directory="+out, "--extra-vars", "slurm_conf_answer="+out+"/answer")
+		var answer struct{ Coming map[string]string }
+		if err := json.Unmarshal([]byte(read(t, filepath.Join(out, "answer"))), &answer); err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(answer.Coming["slurm.conf"], out, "/etc/slurm") + read(t, filepath.Join(out, "others"))
+	}
+	all, few := values("all.yml"), values("few.yml")
+	if !strings.Contains(all, "NodeName=big-mem[001-300]") || !strings.Contains(all, "SuspendTime=600") {
+		t.Errorf("the declaration with all keys gives\n%s", all)
+	}
+	if diff := cmp.Diff(all, few); diff != "" {
+		t.Errorf("with all keys and with the required ones (-all +few):\n%s", diff)
 	}
 }
 
@@ -113,7 +150,7 @@ func TestThePrologOfTheSite(t *testing.T) {
 		"{PrologEpilogTimeout: 20, Foo: 1}": "15 []",
 		"{PrologTimeout: 30}":               "25 []",
 	} {
-		text := "- hosts: localhost\n  vars_files: [" + here + "/roles/slurm_scripts/vars/main.yml]\n  tasks:\n" +
+		text := "- hosts: localhost\n  vars_files: [" + here + "/vars/declared.yml, " + here + "/roles/slurm_scripts/vars/main.yml]\n  tasks:\n" +
 			"    - ansible.builtin.debug: {msg: '{{ slurm_scripts_launch_limit }} [{{ slurm_scripts_prolog }}]'}\n" +
 			"      vars: {slurm: {resume_timeout: 900, extra: " + extra + "}}\n"
 		if said := playbook(t, text); !strings.Contains(said, want) {

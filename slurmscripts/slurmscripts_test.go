@@ -109,8 +109,8 @@ func prepare(dir string) (err error) {
 	}
 	shared.rendered = filepath.Join(dir, "scripts")
 	vars, err := json.Marshal(map[string]any{
-		"control_host":                  map[string]any{"user": "eiffel"},
-		"slurm_scripts_control_hosts":   []any{controlHost("192.0.2.10", 2222), controlHost("192.0.2.11", 22)},
+		"declared_user":                 "eiffel",
+		"declared_control_hosts":        []any{controlHost("192.0.2.10", 2222), controlHost("192.0.2.11", 22)},
 		"slurm_scripts_directory":       somewhere + "/scripts",
 		"slurm_scripts_key_directory":   somewhere + "/keys",
 		"slurm_scripts_up":              somewhere + "/up",

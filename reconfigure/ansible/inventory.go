@@ -113,7 +113,10 @@ func newInventory(
 		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
 		"given_file":              givenFile(c.Settings.StateDir),
 		"slurm_key_file":          c.Settings.SlurmKeyFile(),
-		"hardware_file":           hardwareFile(c.Settings.StateDir),
+		// For a declaration without these keys of control_host.
+		"control_host_user":      c.Settings.ControlUser,
+		"control_host_directory": c.Settings.Directory,
+		"hardware_file":          hardwareFile(c.Settings.StateDir),
 		// One variable has all addresses: reading the variables of each host takes Ansible a time that grows with the
 		// square of the number of hosts.
 		"node_addresses": addresses,

@@ -85,7 +85,7 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 // nodes that may never be made.
 func (g group) keepsPorts() bool {
 	const large = 256
-	if g.keepPorts.line == 0 {
+	if g.keepPorts.missing() {
 		return g.max.is <= large
 	}
 	return g.keepPorts.is
@@ -93,7 +93,7 @@ func (g group) keepsPorts() bool {
 
 // mostStopped returns max_stopped. By default there is no maximum.
 func (g group) mostStopped() int {
-	if g.maxStopped.line == 0 {
+	if g.maxStopped.missing() {
 		return g.max.is
 	}
 	return g.maxStopped.is

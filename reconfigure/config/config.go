@@ -42,6 +42,7 @@ func parse(dir string, data []byte) (reconfigure.Cluster, Problems) {
 	}
 	var d declaration
 	d.schema(dir).read(&r, "", root)
+	d.complete(&r, dir)
 	d.check(&r)
 	if len(r.problems) > 0 {
 		return reconfigure.Cluster{}, r.sorted()

@@ -234,7 +234,7 @@ var edits = []struct{ name, from, to, want string }{
 			"or make width 3, which renames the nodes"},
 	{"a minimum above the maximum", "min_nodes: 2", "min_nodes: 21",
 		"node_groups[0].min_nodes: 21 is above max_nodes 20; lower min_nodes or raise max_nodes"},
-	{"optional keys left out", "    features: [standard]        # optional; for sbatch --constraint\n", "", ""},
+	{"optional keys left out", "    features: [standard]        # for sbatch --constraint\n", "", ""},
 	{"a required key left out", "login_user: debian", "", "login_user: is missing"},
 	{"a misspelt key is not missing too", "login_user: debian", "loginuser: debian",
 		"loginuser: unknown key; did you mean login_user?"},

@@ -102,16 +102,16 @@ func (d *declaration) schema(dir string) object {
 		"control_host":     d.controlHost.schema(),
 		"control_node":     d.control.schema(),
 		"login_user":       text(&d.loginUser, userName()),
-		"key_pair":         keyPair(),
-		"private_key_file": path(dir, &d.privateKeyFile, filled),
+		"key_pair":         optional{keyPair()},
+		"private_key_file": byDefault("~/.ssh/id_ed25519", path(dir, &d.privateKeyFile, filled)),
 		"node_groups":      list(&d.groups, (*group).schema),
-		"partitions":       list(&d.partitions, (*partition).schema),
+		"partitions":       byDefault("one partition of all groups, main", list(&d.partitions, (*partition).schema)),
 		"limits":           optional{list(&d.limits, (*limit).schema)},
-		"slurm":            d.slurmSchema(),
+		"slurm":            optional{d.slurmSchema()},
 		"allowed_cidrs":    optional{texts(&d.allowedCIDRs, network)},
-		"name_resolution":  word(new(value[string]), "hosts", "dns"),
-		"nfs_shares":       texts(&d.nfsShares, shared),
-		"reconfigure":      d.settings.schema(dir),
+		"name_resolution":  byDefault("hosts", word(new(value[string]), "hosts", "dns")),
+		"nfs_shares":       optional{texts(&d.nfsShares, shared)},
+		"reconfigure":      optional{d.settings.schema(dir)},
 	}
 }
 
@@ -127,16 +127,16 @@ func clusterName() []rule {
 func (h *controlHost) schema() object {
 	return object{
 		"address":   text(&h.address, address),
-		"port":      integer(new(value[int]), 1, math.MaxUint16),
-		"user":      text(&h.user, userName()),
-		"directory": text(&h.directory, absolute),
-		"host_key":  text(new(value[string]), maybe(publicKey)),
-		"authorized_keys": text(&h.authorizedKeys,
-			maybe(like(`~?/.+`, "is neither an absolute path nor begins with ~/"))),
+		"port":      byDefault("22", integer(new(value[int]), 1, math.MaxUint16)),
+		"user":      byDefault("the owner of the cluster directory", text(&h.user, userName())),
+		"directory": byDefault("the cluster directory", text(&h.directory, absolute)),
+		"host_key":  optional{text(new(value[string]), maybe(publicKey))},
+		"authorized_keys": optional{text(&h.authorizedKeys,
+			maybe(like(`~?/.+`, "is neither an absolute path nor begins with ~/")))},
 		"others": optional{list(&h.others, func(other *value[string]) object {
 			return object{
 				"address":  text(other, address),
-				"port":     integer(new(value[int]), 1, math.MaxUint16),
+				"port":     byDefault("22", integer(new(value[int]), 1, math.MaxUint16)),
 				"host_key": text(new(value[string]), publicKey),
 			}
 		})},
@@ -145,8 +145,8 @@ func (h *controlHost) schema() object {
 
 func keyPair() object {
 	return object{
-		"name":       text(new(value[string]), filled),
-		"public_key": text(new(value[string]), maybe(publicKey)),
+		"name":       byDefault("cluster_name", text(new(value[string]), filled)),
+		"public_key": optional{text(new(value[string]), maybe(publicKey))},
 	}
 }
 
@@ -171,8 +171,8 @@ func (s *source) schema(further object) object {
 
 func (c *control) schema() object {
 	return c.source.schema(object{
-		"name":                text(&c.name, nodeset.ValidName, notReserved()),
-		"floating_ip_network": text(new(value[string]), maybe(filled)),
+		"name":                byDefault("CLUSTER_NAME-control", text(&c.name, nodeset.ValidName, notReserved())),
+		"floating_ip_network": optional{text(new(value[string]), maybe(filled))},
 	})
 }
 
@@ -186,11 +186,13 @@ func notReserved() rule {
 func (g *group) schema() object {
 	const widest = 9 // more than the digits of nodeset.MaxNodes; 10^widest fits an int
 	g.whenIdle.is = string(reconfigure.IdleDelete)
-	return g.source.schema(object{
+	g.width.preset(usualWidth)
+	g.min.preset(0)
+	schema := g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
-		"prefix":     text(&g.prefix, nodePrefix),
-		"width":      integer(&g.width, 1, widest),
-		"min_nodes":  integer(&g.min, 0, nodeset.MaxNodes),
+		"prefix":     byDefault("the group's name, with - instead of _", text(&g.prefix, nodePrefix)),
+		"width":      optional{integer(&g.width, 1, widest)},
+		"min_nodes":  optional{integer(&g.min, 0, nodeset.MaxNodes)},
 		"max_nodes":  integer(&g.max, 1, nodeset.MaxNodes),
 		"keep_ports": byDefault("true up to 256 nodes", boolean(&g.keepPorts)),
 		"when_idle": optional{word(&g.whenIdle, string(reconfigure.IdleDelete), string(reconfigure.IdleStop),
@@ -201,7 +203,13 @@ func (g *group) schema() object {
 		"gres":        optional{text(&g.gres, maybe(gres()))},
 		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
+	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
+	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
+	return schema
 }
+
+// usualWidth is a width that seldom has to change, which would rename the nodes.
+const usualWidth = 3
 
 // groupName allows no hyphen, since Ansible's inventory has a group of that name, which must not have one.
 func groupName() rule {
@@ -242,14 +250,23 @@ const (
 )
 
 func (d *declaration) slurmSchema() object {
+	const (
+		// Defaults, in seconds.
+		suspendTime    = 600
+		suspendTimeout = 120
+		resumeTimeout  = 900
+	)
 	d.slurm.launch.is = bySlurm
+	d.slurm.suspendTime.preset(suspendTime)
+	d.slurm.suspendTimeout.preset(suspendTimeout)
+	d.slurm.resumeTimeout.preset(resumeTimeout)
 	parameter := like(`[A-Za-z0-9_]+(=[^, #]+)?`, "is not one of slurm.conf's SlurmctldParameters")
 	return object{
-		"suspend_time":          plainSeconds(&d.slurm.suspendTime, 1, math.MaxInt32),
-		"suspend_timeout":       plainSeconds(&d.slurm.suspendTimeout, 1, slurm16),
-		"resume_timeout":        plainSeconds(&d.slurm.resumeTimeout, 1, slurm16),
-		"resume_rate":           measured("nodes a minute", integer(new(value[int]), 0, slurm16)),
-		"suspend_rate":          measured("nodes a minute", integer(new(value[int]), 0, slurm16)),
+		"suspend_time":          optional{plainSeconds(&d.slurm.suspendTime, 1, math.MaxInt32)},
+		"suspend_timeout":       optional{plainSeconds(&d.slurm.suspendTimeout, 1, slurm16)},
+		"resume_timeout":        optional{plainSeconds(&d.slurm.resumeTimeout, 1, slurm16)},
+		"resume_rate":           optional{measured("nodes a minute", integer(new(value[int]), 0, slurm16))},
+		"suspend_rate":          optional{measured("nodes a minute", integer(new(value[int]), 0, slurm16))},
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
 		"launch":                optional{word(&d.slurm.launch, bySlurm, atOnce)},
 		"accounting_storage":    byDefault("none", word(&d.slurm.accountingStorage, "none", slurmdbd)),
@@ -267,6 +284,9 @@ func (s *settingsOfTool) schema(dir string) object {
 		retries       = 1
 		nodesPerState = 32 // the time of a run of Terraform grows with the square of the nodes in its state
 		canaryMinutes = 10
+		parallelism   = 50
+		lockTimeout   = 600 // in seconds
+		bootTimeout   = 300 // in seconds
 		// Limits.
 		mostRetries = 9     // usually resume_timeout ends the retries earlier
 		century     = 36500 // in days
@@ -276,25 +296,28 @@ func (s *settingsOfTool) schema(dir string) object {
 	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown,
 		breaker, retries
 	s.nodesPerState.is, s.interrupt.is, s.canaryMinutes.is = nodesPerState, true, canaryMinutes
-	s.worker.is = string(reconfigure.WorkerSelf)
+	s.worker.is, s.hostKeys.is = string(reconfigure.WorkerSelf), string(reconfigure.HostKeysConsole)
+	s.parallelism.is, s.lockTimeout.is = parallelism, lockTimeout
+	s.bootTimeout.preset(bootTimeout)
 	return object{
-		"state_directory":   path(dir, &s.stateDir, filled),
+		"state_directory":   byDefault("state", path(dir, &s.stateDir, filled)),
 		"journal":           optional{text(&s.journal, maybe(postgresURL))},
 		"keep_days":         optional{measured("days", integer(&s.keepDays, 0, century))},
 		"worker":            optional{word(&s.worker, string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd))},
 		"reconcile_minutes": optional{measured("minutes", integer(&s.reconcileMinutes, 0, day/60))},
 		"gather_seconds":    optional{measured("seconds", integer(&s.gatherSeconds, 0, hour))},
-		"terraform":         path(dir, &s.terraform, maybe(filled)),
-		"parallelism":       integer(&s.parallelism, 1, math.MaxInt16),
-		"lock_timeout":      timespan(&s.lockTimeout, 1, math.MaxInt32),
-		"host_keys":         word(&s.hostKeys, string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew)),
-		"boot_timeout":      plainSeconds(&s.bootTimeout, 1, math.MaxInt32),
-		"cool_down":         optional{timespan(&s.coolDown, 0, day)},
-		"breaker":           optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
-		"retries":           optional{integer(&s.retries, 0, mostRetries)},
-		"nodes_per_state":   optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
-		"interrupt":         optional{boolean(&s.interrupt)},
-		"canary_job":        optional{text(&s.canaryJob)},
-		"canary_minutes":    optional{measured("minutes", integer(&s.canaryMinutes, 1, day/60))},
+		"terraform":         byDefault(`""`, path(dir, &s.terraform, maybe(filled))),
+		"parallelism":       optional{integer(&s.parallelism, 1, math.MaxInt16)},
+		"lock_timeout":      optional{timespan(&s.lockTimeout, 1, math.MaxInt32)},
+		"host_keys": optional{word(&s.hostKeys, string(reconfigure.HostKeysConsole),
+			string(reconfigure.HostKeysAcceptNew))},
+		"boot_timeout":    optional{plainSeconds(&s.bootTimeout, 1, math.MaxInt32)},
+		"cool_down":       optional{timespan(&s.coolDown, 0, day)},
+		"breaker":         optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
+		"retries":         optional{integer(&s.retries, 0, mostRetries)},
+		"nodes_per_state": optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
+		"interrupt":       optional{boolean(&s.interrupt)},
+		"canary_job":      optional{text(&s.canaryJob)},
+		"canary_minutes":  optional{measured("minutes", integer(&s.canaryMinutes, 1, day/60))},
 	}
 }

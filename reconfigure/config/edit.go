@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -118,15 +119,18 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	if i < 0 || before.Groups[i].Min != m.From {
 		return nil, errMeanwhile
 	}
-	number, line := find(data, m.Group, "min_nodes")
+	group, number, line := find(data, m.Group, "min_nodes")
 	byHand := fmt.Errorf("%s:%d: min_nodes of %s is not a plain number, so nothing was written; write %d there by "+
 		"hand, then run `reconfigure resize %s`",
 		File, line, m.Group, m.To, m.Group)
-	digits := strconv.Itoa(m.From)
-	if number == nil {
+	want := before.WithMin(m.Group, m.To)
+	switch {
+	case group == nil:
 		return nil, byHand
+	case number == nil:
+		return insert(dir, data, group, "min_nodes: "+strconv.Itoa(m.To), want, byHand)
 	}
-	return substitute(dir, data, number, digits, strconv.Itoa(m.To), before.WithMin(m.Group, m.To), byHand)
+	return substitute(dir, data, number, strconv.Itoa(m.From), strconv.Itoa(m.To), want, byHand)
 }
 
 // edit returns the text of the file with the new image.
@@ -139,19 +143,20 @@ func (m Image) edit(dir string, data []byte) ([]byte, error) {
 	if i < 0 || before.Groups[i].Image != m.From {
 		return nil, errMeanwhile
 	}
-	image, line := find(data, m.Group, "image")
+	group, image, line := find(data, m.Group, "image")
 	byHand := fmt.Errorf("%s:%d: image of %s is not plain text, so nothing was written; write %q there by hand, then "+
 		"call `reconfigure update --outdated`", File, line, m.Group, m.To)
-	if image == nil {
+	want := before.WithImage(m.Group, m.To)
+	switch {
+	case group == nil:
+		return nil, byHand
+	case image == nil:
+		return insert(dir, data, group, "image: "+strconv.Quote(m.To), want, byHand)
+	}
+	if plain(image) == "" {
 		return nil, byHand
 	}
-	was := map[yaml.Style]string{
-		0: m.From, yaml.DoubleQuotedStyle: `"` + m.From + `"`, yaml.SingleQuotedStyle: "'" + m.From + "'",
-	}[image.Style]
-	if was == "" {
-		return nil, byHand
-	}
-	return substitute(dir, data, image, was, strconv.Quote(m.To), before.WithImage(m.Group, m.To), byHand)
+	return substitute(dir, data, image, plain(image), strconv.Quote(m.To), want, byHand)
 }
 
 // substitute replaces the text of a value. If the parsed declaration is then not as wanted, the wrong text was
@@ -163,11 +168,41 @@ func substitute(
 	if !bytes.HasPrefix(data[start:], []byte(was)) {
 		return nil, byHand
 	}
-	text := slices.Concat(data[:start], []byte(is), data[start+len(was):])
+	return wanted(dir, slices.Concat(data[:start], []byte(is), data[start+len(was):]), is, value.Line, want, byHand)
+}
+
+// insert adds a key to a group that lacks it, behind the group's name: on a line of its own, or in the same line in
+// YAML's flow style.
+func insert(
+	dir string, data []byte, group *yaml.Node, entry string, want reconfigure.Cluster, byHand error,
+) ([]byte, error) {
+	at := slices.IndexFunc(group.Content, func(n *yaml.Node) bool { return n.Value == "name" })
+	before, name := group.Content[at], group.Content[at+1]
+	end, text := offset(data, name.Line, name.Column)+len(plain(name)), ", "+entry
+	if group.Style&yaml.FlowStyle == 0 {
+		line := lineBreak.FindIndex(data[end:])
+		if line == nil {
+			return nil, byHand
+		}
+		text = string(data[end+line[0]:end+line[1]]) + strings.Repeat(" ", before.Column-1) + entry
+		end += line[0]
+	}
+	return wanted(dir, slices.Concat(data[:end], []byte(text), data[end:]), entry, name.Line, want, byHand)
+}
+
+// plain returns the text of a value in the file, if that is the value itself, with or without quotes; else "".
+func plain(n *yaml.Node) string {
+	return map[yaml.Style]string{
+		0: n.Value, yaml.DoubleQuotedStyle: `"` + n.Value + `"`, yaml.SingleQuotedStyle: "'" + n.Value + "'",
+	}[n.Style]
+}
+
+// wanted returns a changed text if it is the declaration of the wanted cluster.
+func wanted(dir string, text []byte, is string, line int, want reconfigure.Cluster, byHand error) ([]byte, error) {
 	after, problems := parse(dir, text)
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("with %s in line %d the declaration would have problems, so nothing was written: %w",
-			is, value.Line, &problems)
+			is, line, &problems)
 	}
 	if !reflect.DeepEqual(after, want) {
 		return nil, byHand
@@ -175,27 +210,30 @@ func substitute(
 	return text, nil
 }
 
-// find returns a value of a group in the file, and the line for messages. The value is nil if it comes from an alias.
-func find(data []byte, ofGroup, ofKey string) (value *yaml.Node, line int) {
+// find returns a group in the file with one of its values, and the line for messages. The group is nil if it is an
+// alias, so that it cannot be changed; the value is nil if the group lacks the key.
+func find(data []byte, ofGroup, ofKey string) (group, value *yaml.Node, line int) {
 	root, err := decode(data)
 	if err != nil || root == nil {
-		return nil, 1
+		return nil, nil, 1
 	}
 	groups := key(root, "node_groups")
 	if groups == nil {
-		return nil, root.Line
+		return nil, nil, root.Line
 	}
 	for _, group := range groups.Content {
 		name, value := key(target(group), "name"), key(group, ofKey)
 		switch {
 		case name == nil || target(name).Value != ofGroup:
+		case group.Kind == yaml.AliasNode:
+			return nil, nil, group.Line
 		case value == nil:
-			return nil, group.Line
+			return group, nil, group.Line
 		default:
-			return value, value.Line
+			return group, value, value.Line
 		}
 	}
-	return nil, groups.Line
+	return nil, nil, groups.Line
 }
 
 // key returns the value of a key of a mapping; nil if it has no such key, or is not a mapping.

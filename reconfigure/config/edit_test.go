@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +66,41 @@ func pairs(all []string) [][2]string {
 		result = append(result, [2]string{all[i], all[i+1]})
 	}
 	return result
+}
+
+// A key that the group lacks is added behind the group's name.
+func TestAnEditAddsAMissingKey(t *testing.T) {
+	for name, c := range map[string]struct{ replace, with, want string }{
+		"as it is shipped":    {"min_nodes: 2\n", "\n", "a letter first; not a name that Ansible uses already\n    min_nodes: 9\n"},
+		"a group's anchor":    {"  - name: standard", "  - &g\n    name: standard", "Ansible uses already\n    min_nodes: 9\n"},
+		"flow style":          {"node_groups:\n", "node_groups:\n  - {name: standard, flavor: f, max_nodes: 20}\n#", "{name: standard, min_nodes: 9, flavor: f"},
+		"a quoted name":       {"node_groups:\n", "node_groups:\n  - {name: \"standard\", flavor: f, max_nodes: 20}\n#", "{name: \"standard\", min_nodes: 9, flavor: f"},
+		"Windows' line ends":  {"\n", "\r\n", "Ansible uses already\r\n    min_nodes: 9\r\n"},
+		"the name at the end": {"  - name: standard", "  - flavor: f\n    name: standard", "Ansible uses already\n    min_nodes: 9\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			declaration := regexp.MustCompile(`(?m)^    min_nodes: 2\n`).ReplaceAllString(shipped(t), "")
+			if strings.Contains(c.with, "flavor: f") {
+				declaration = strings.Replace(declaration, "    flavor: m1.large\n", "", 1)
+			}
+			if strings.Contains(c.with, "{name") {
+				head, rest, _ := strings.Cut(declaration, "node_groups:\n")
+				_, tail, _ := strings.Cut(rest, "\npartitions:\n")
+				declaration = head + "node_groups:\n" + "\npartitions:\n" + tail
+			}
+			declaration = strings.ReplaceAll(declaration, c.replace, c.with)
+			dir := directory(t, declaration)
+			if minimum(t, dir) != 0 {
+				t.Fatal("the group has persistent nodes")
+			}
+			if err := change(t, dir, config.MinNodes{Group: "standard", From: 0, To: 9}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(says(t, dir), c.want) || minimum(t, dir) != 9 {
+				t.Errorf("%q is not in\n%s", c.want, says(t, dir))
+			}
+		})
+	}
 }
 
 func TestAnEditChangesNothingButTheNumber(t *testing.T) {

@@ -171,7 +171,7 @@ func comments(shipped string) (map[string]string, error) {
 	return all, nil
 }
 
-// comment returns the text of a key's comments: their last paragraph, without the word that marks an optional key.
+// comment returns the text of a key's comments: their last paragraph.
 func comment(parts ...string) string {
 	var words []string
 	for _, part := range parts {
@@ -180,9 +180,5 @@ func comment(parts ...string) string {
 			words = append(words, strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#")))
 		}
 	}
-	text := strings.Join(words, " ")
-	for _, mark := range []string{"optional; ", "optional. "} {
-		text = strings.TrimPrefix(text, mark)
-	}
-	return text
+	return strings.Join(words, " ")
 }

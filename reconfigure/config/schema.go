@@ -53,6 +53,12 @@ type value[T any] struct {
 	ok bool // present, and valid by itself
 }
 
+// preset makes a value that of a missing key. The rules between keys use it.
+func (v *value[T]) preset(is T) { v.is, v.ok = is, true }
+
+// missing reports whether the file lacks the key.
+func (v value[T]) missing() bool { return v.line == 0 }
+
 // object is a mapping with exactly these keys, except that optional ones may be missing.
 type object map[string]reader
 

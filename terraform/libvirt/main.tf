@@ -22,7 +22,7 @@ locals {
   # The time limit for the guest to request its address, that is, to boot: an early failure leaves time for another
   # instance. Slurm gives up a node at resume_timeout; the last third is for the playbooks, or for the report of the
   # failure.
-  patience = "${min(local.cluster.reconfigure.boot_timeout, floor(local.cluster.slurm.resume_timeout * 2 / 3))}s"
+  patience = "${min(try(local.cluster.reconfigure.boot_timeout, 300), floor(try(local.cluster.slurm.resume_timeout, 900) * 2 / 3))}s"
 }
 
 # The source of the instance. If it changes, all resources of the node are made anew; `reconfigure` also replaces it
@@ -76,7 +76,7 @@ resource "libvirt_cloudinit_disk" "node" {
   user_data = "#cloud-config\n${yamlencode({
     hostname            = each.key
     manage_etc_hosts    = true
-    ssh_authorized_keys = [trimspace(local.cluster.key_pair.public_key)]
+    ssh_authorized_keys = [trimspace(try(local.cluster.key_pair.public_key, ""))]
   })}"
 
   lifecycle {
@@ -85,7 +85,7 @@ resource "libvirt_cloudinit_disk" "node" {
     ignore_changes = [user_data]
 
     precondition {
-      condition     = trimspace(local.cluster.key_pair.public_key) != ""
+      condition     = trimspace(try(local.cluster.key_pair.public_key, "")) != ""
       error_message = "key_pair.public_key in group_vars/all.yml is empty: libvirt keeps no key pairs."
     }
   }

@@ -9,8 +9,10 @@
 
 locals {
   cluster = yamldecode(file(var.cluster_file))
-  control = local.cluster.control_node
-  public  = trimspace(local.cluster.key_pair.public_key)
+  # The defaults of missing keys are those of `reconfigure`.
+  control = merge({ name = "${replace(local.cluster.cluster_name, "_", "-")}-control", floating_ip_network = "" }, local.cluster.control_node)
+  key     = merge({ name = local.cluster.cluster_name, public_key = "" }, try(local.cluster.key_pair, {}))
+  public  = trimspace(local.key.public_key)
   allowed = try(local.cluster.allowed_cidrs, ["0.0.0.0/0"])
   mark    = "Slurm cluster ${local.cluster.cluster_name}"
 
@@ -46,7 +48,7 @@ locals {
 
   # Slurm gives up a node at resume_timeout, so a later instance is useless. The last third is for the boot and the
   # playbooks, or for the report of the failure.
-  patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"
+  patience = "${floor(try(local.cluster.slurm.resume_timeout, 900) * 2 / 3)}s"
 }
 
 # --- Resources of each node ---
@@ -77,7 +79,7 @@ resource "openstack_compute_instance_v2" "node" {
   name        = each.key
   image_id    = each.value.image_id
   flavor_id   = each.value.flavor_id
-  key_pair    = local.cluster.key_pair.name
+  key_pair    = local.key.name
   power_state = each.value.power_state
 
   metadata = merge(local.instance_mark, {
@@ -109,7 +111,7 @@ resource "openstack_compute_instance_v2" "node" {
 resource "openstack_compute_keypair_v2" "cluster" {
   count = local.shared && local.public != "" ? 1 : 0
 
-  name       = local.cluster.key_pair.name
+  name       = local.key.name
   public_key = local.public
 }
 

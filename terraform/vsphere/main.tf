@@ -29,7 +29,7 @@ locals {
   # The time limit for the guest to report an address, that is, to boot, in minutes, the provider's unit: an early
   # failure leaves time for another instance. Slurm gives up a node at resume_timeout; the last third is for the
   # playbooks, or for the report of the failure.
-  patience = max(1, min(ceil(local.cluster.reconfigure.boot_timeout / 60), floor(local.cluster.slurm.resume_timeout * 2 / 3 / 60)))
+  patience = max(1, min(ceil(try(local.cluster.reconfigure.boot_timeout, 300) / 60), floor(try(local.cluster.slurm.resume_timeout, 900) * 2 / 3 / 60)))
 
   # The guest publishes its host keys in vCenter, where `reconfigure` reads them: vSphere has no console log.
   say_keys = join(" ", [
@@ -123,7 +123,7 @@ resource "vsphere_virtual_machine" "node" {
     "guestinfo.userdata" = base64encode("#cloud-config\n${yamlencode({
       hostname            = each.key
       manage_etc_hosts    = true
-      ssh_authorized_keys = [trimspace(local.cluster.key_pair.public_key)]
+      ssh_authorized_keys = [trimspace(try(local.cluster.key_pair.public_key, ""))]
       runcmd              = [["sh", "-c", local.say_keys]]
     })}")
     "guestinfo.eiffel_host_keys" = "" # those of the template, if it has any
@@ -140,7 +140,7 @@ resource "vsphere_virtual_machine" "node" {
     ignore_changes = all
 
     precondition {
-      condition     = trimspace(local.cluster.key_pair.public_key) != ""
+      condition     = trimspace(try(local.cluster.key_pair.public_key, "")) != ""
       error_message = "key_pair.public_key in group_vars/all.yml is empty: vSphere keeps no key pairs."
     }
   }
