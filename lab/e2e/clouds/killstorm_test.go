@@ -2,6 +2,7 @@ package clouds_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 // The variables of the environment with the number of kills, and with the seed of the random numbers.
@@ -34,6 +36,12 @@ func TestStormOfKills(t *testing.T) {
 	t.Logf("%s=%d plays the same steps; not at the same moments", seedVariable, seed)
 	s := &storm{T: t, rand: rand.New(rand.NewPCG(uint64(seed), 0))}
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].WhenIdle = "stop" })
+	log := lab.Journal(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.explain(log)
+		}
+	})
 	for i := range kills {
 		t.Logf("kill %d of %d", i+1, kills)
 		s.round()
@@ -125,6 +133,25 @@ func (s *storm) begin() {
 		job()
 	case "reimage":
 		call("update", "--reimage", nodes)
+	}
+}
+
+// explain logs the events of the last requests.
+func (s *storm) explain(log *journal.Journal) {
+	const last = 8
+	requests, err := log.Requests(context.Background(), last)
+	if err != nil {
+		s.Log(err)
+	}
+	for _, r := range requests {
+		s.Logf("request %d: %s %s", r.ID, r.Mode, r.Nodes)
+		events, err := log.EventsOf(context.Background(), r.ID)
+		if err != nil {
+			s.Log(err)
+		}
+		for _, e := range events[r.ID] {
+			s.Logf("  %+v", e)
+		}
 	}
 }
 
