@@ -118,6 +118,7 @@ func (s *storm) healed() {
 	for range 3 {
 		s.pass(time.Hour + 10*time.Minute) // a fix that failed is tried again after an hour
 		s.end(all)
+		s.suspendDown()
 	}
 	s.pass(10 * time.Minute)
 	orphans, cluster := s.world.Orphans(), s.cluster()
@@ -134,6 +135,17 @@ func (s *storm) healed() {
 			s.complain("Slurm waits for %s, and the workers' own comparison has not noticed: %+v", node, n)
 		case strings.Contains(n.State, "DOWN+CLOUD") && ours:
 			s.complain("%s was left %s: %s", node, n.State, n.Reason)
+		}
+	}
+}
+
+// suspendDown ends SuspendTime for cloud nodes that are DOWN and have an instance. Slurm powers down DOWN nodes as it
+// does idle ones. A DOWN node without an instance is left to the workers' own comparison.
+func (s *storm) suspendDown() {
+	c := s.cluster()
+	for node := range c.Nodes().Difference(c.Persistent()).All() {
+		if n := s.world.Node(node); strings.Contains(n.State, "DOWN+CLOUD") && n.Instance.ID != "" {
+			s.giveUp(step{nodes: []string{node}})
 		}
 	}
 }

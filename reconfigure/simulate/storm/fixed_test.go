@@ -70,6 +70,14 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "time passes", n: 4},
 			{what: "somebody sets DOWN", nodes: []string{"p2"}},
 		}},
+		"a node fails that is no longer to become persistent": {compares, []step{
+			{what: "boots are slow", n: 12},
+			{what: "declare", n: 1},
+			{what: "time passes", n: 3},
+			{what: "kill", n: 2},
+			{what: "time passes", n: 6},
+			{what: "declare", n: 0},
+		}},
 		"a rebuild is not recorded, and the old image is declared again": {steps: []step{
 			{what: "declare", on: true},
 			{what: "time passes", n: 8},
