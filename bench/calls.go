@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// callers measures many calls at once against as many bare starts of the same program.
+// callers compares many calls at once with as many bare starts of the same program.
 func (b *bench) callers(ctx context.Context) (report, error) {
 	n := b.sizes.callers
 	r := report{about: fmt.Sprintf(
@@ -69,7 +69,7 @@ func (b *bench) callers(ctx context.Context) (report, error) {
 	return r, s.do(ctx, "continue")
 }
 
-// together has the times of processes that run at once.
+// together has the times of processes that run at the same time.
 type together struct {
 	each []time.Duration // sorted
 	all  time.Duration
@@ -83,7 +83,7 @@ func (t together) columns(what string) []string {
 	}
 }
 
-// atOnce runs many processes, which must all succeed.
+// atOnce runs many processes, all of which must succeed.
 func atOnce(n int, command func(int) *exec.Cmd) (together, error) {
 	var (
 		lock   sync.Mutex
@@ -112,13 +112,13 @@ func atOnce(n int, command func(int) *exec.Cmd) (together, error) {
 	return t, failed
 }
 
-// resident is a worker that stays.
+// resident is a worker that keeps running.
 type resident struct {
 	*exec.Cmd
 	site *site
 }
 
-// stay starts a worker that stays, and returns when it has the lease.
+// stay starts a resident worker, and returns when it has the lease.
 func (s *site) stay(ctx context.Context) (resident, error) {
 	r := resident{s.call(ctx, "worker", "--stay"), s}
 	if err := r.Start(); err != nil {
@@ -129,12 +129,12 @@ func (s *site) stay(ctx context.Context) (resident, error) {
 	})
 }
 
-// end interrupts the worker and waits for its end.
+// end interrupts the worker and waits until it has ended.
 func (r resident) end() error {
 	if err := interrupt(r.Cmd); err != nil {
 		return err
 	}
-	_ = r.Wait() // an interrupt is no error
+	_ = r.Wait() // ending by an interrupt is not an error
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (s *site) resumed(ctx context.Context) error {
 	return err
 }
 
-// status measures `reconfigure status` of clusters of several sizes.
+// status measures `reconfigure status` for clusters of several sizes.
 func (b *bench) status(ctx context.Context) (report, error) {
 	r := report{about: "`reconfigure status`, which asks Terraform's states, the cloud, Slurm and the journal."}
 	var first time.Duration

@@ -31,7 +31,7 @@ type bench struct {
 	sites map[int]*site // by size
 }
 
-// say prints what is being done.
+// say prints the current step.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.out, "%6.1f s  %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -53,7 +53,7 @@ type lab struct {
 	journal *journal.Journal
 }
 
-// labName is the lab's name. A second run on the same machine ends the lab of the first one, since they would disturb
+// labName is the lab's name. A second run on the same machine stops the lab of the first, since two labs would disturb
 // each other.
 const labName = "bench"
 
@@ -97,7 +97,7 @@ func declared(d cluster.Declaration) cluster.Declaration {
 	d.Reconfigure["parallelism"] = 50
 	d.Reconfigure["boot_timeout"] = 300
 	d.Slurm.SuspendTimeout = 10
-	d.Slurm.SuspendTime = 3600 // benchmarks remove nodes themselves
+	d.Slurm.SuspendTime = 3600 // the benchmarks remove nodes themselves
 	return d
 }
 
@@ -126,10 +126,10 @@ func until(ctx context.Context, longest, pause time.Duration, what string, holds
 	}
 }
 
-// patience bounds each wait. A longer one is a fault.
+// patience limits each wait. A longer wait is an error.
 const patience = 10 * time.Minute
 
-// registered waits until slurmd has registered on all nodes, and returns when each did.
+// registered waits until slurmd has registered on all nodes, and returns the time of each.
 func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.Time, error) {
 	came := map[string]time.Time{}
 	err := until(ctx, patience, 150*time.Millisecond, fmt.Sprintf("slurmd of %v registers", nodes), func() (bool, error) {
@@ -179,7 +179,7 @@ func (l *lab) states() (map[string]string, error) {
 	return states, nil
 }
 
-// settled waits until every request has its outcome and no worker is left.
+// settled waits until every request has its outcome and no worker runs.
 func (l *lab) settled(ctx context.Context) error {
 	return until(ctx, patience, 100*time.Millisecond, "no request is open and no worker is left", func() (bool, error) {
 		pending, err := l.journal.Pending(ctx)
@@ -239,7 +239,8 @@ func (l *lab) newest(ctx context.Context, mode reconfigure.Mode, node string) (r
 	return reconfigure.Request{}, fmt.Errorf("the journal has no %s of %s", mode, node)
 }
 
-// entered returns when the operation on a node began each phase for a request, and when the last phase ended.
+// entered returns the time at which each phase of the operation on a node for a request began, and the end of the last
+// phase.
 func (l *lab) entered(ctx context.Context, r reconfigure.Request, node string) (
 	begun map[reconfigure.Phase]time.Time, ended time.Time, err error,
 ) {
@@ -257,7 +258,7 @@ func (l *lab) entered(ctx context.Context, r reconfigure.Request, node string) (
 	return begun, ended, err
 }
 
-// numbered returns the names of a group's nodes from one number to another.
+// numbered returns the names of a group's nodes in a range of numbers.
 func numbered(g cluster.NodeGroup, first, last int) []string {
 	var all []string
 	for i := first; i <= last; i++ {

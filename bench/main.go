@@ -1,5 +1,6 @@
-// Command bench measures the product. Each benchmark compares two times of one run on one machine, since times alone
-// depend more on the machine than on the product. A run of all benchmarks writes docs/how-it-works/performance.md.
+// Command bench measures the product. Each benchmark compares two times from the same run and machine, since a single
+// time depends more on the machine than on the product. A run of all benchmarks writes
+// docs/how-it-works/performance.md.
 package main
 
 import (
@@ -36,18 +37,18 @@ func main() {
 	}
 }
 
-// sizes has the sizes of the measurements.
+// sizes has the number of nodes, runs or calls for each measurement.
 type sizes struct {
-	one       int   // nodes that are resumed one after another
-	floors    int   // plain runs of Terraform to compare with
-	reimages  int   // nodes that are reimaged together
-	old       int   // nodes that are reimaged by the old flow
-	many      int   // nodes that come together
-	straggle  int   // nodes together, of which one does not come
-	clusters  []int // nodes of the clusters that get one node more
+	one       int   // nodes resumed one after another
+	floors    int   // plain runs of Terraform for comparison
+	reimages  int   // nodes reimaged together
+	old       int   // nodes reimaged by the old flow
+	many      int   // nodes resumed together
+	straggle  int   // nodes resumed together, one of which does not come up
+	clusters  []int // sizes of the clusters that get one more node
 	perState  int   // nodes in a Terraform state of these clusters
-	together  []int // nodes of the clusters that come in one request
-	reboots   int   // of the last of these clusters, at once
+	together  []int // sizes of the clusters whose nodes are all resumed in one request
+	reboots   int   // nodes of the largest of these clusters that reboot at once
 	callers   int   // calls at once
 	deferring time.Duration
 }
@@ -81,10 +82,10 @@ func flags() []cli.Flag {
 	}
 }
 
-// benchmark is one measurement. It can be run alone.
+// benchmark is one measurement, which can run alone.
 type benchmark struct {
 	name   string
-	groups func(sizes) []cluster.NodeGroup // that it needs on the lab; nil: it has none
+	groups func(sizes) []cluster.NodeGroup // the node groups that it needs on the lab; nil: it does not use the lab
 	run    func(*bench, context.Context) (report, error)
 }
 
@@ -110,7 +111,7 @@ func names() []string {
 	return all
 }
 
-// choose returns the benchmarks with these names; all of them without names.
+// choose returns the benchmarks with these names; all if there are no names.
 func choose(only []string) ([]benchmark, error) {
 	var chosen []benchmark
 	for _, b := range benchmarks() {

@@ -35,7 +35,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	if err := lab.settled(ctx); err != nil {
 		return r, err
 	}
-	taken() // forget earlier processes
+	taken() // do not count earlier processes
 	begun := time.Now()
 	if _, err := lab.Submit(
 		fmt.Sprintf("--nodes=%d", len(nodes)), "--nodelist="+strings.Join(nodes, ","), "--output=/dev/null",
@@ -52,7 +52,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	}
 	cpu := taken().all
 	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
-	const before = 232600 * time.Millisecond // of the first edition, for 50 nodes on 2 cores
+	const before = 232600 * time.Millisecond // times of the first edition, for 50 nodes on 2 cores
 	r.rows = []row{
 		{
 			what: fmt.Sprintf("%d nodes at once, the first one registered", len(nodes)), measured: seconds(one),
@@ -144,8 +144,8 @@ func (b *bench) reimage(ctx context.Context) (report, error) {
 	return r, lab.settled(ctx)
 }
 
-// runsSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of a
-// run has the same time in each plan that it serves.
+// runsSince counts the updates since a request, and the runs of Terraform and Ansible that served them. A run that
+// serves several plans has an event with the same time in each.
 func (l *lab) runsSince(ctx context.Context, before reconfigure.RequestID) (requests, applies, plays int, err error) {
 	all, err := l.journal.Requests(ctx, 1000)
 	if err != nil {

@@ -25,7 +25,7 @@ func oneGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("one", "one", 0, s.one+1)}
 }
 
-// stages has the times of a node's phases.
+// stages has the durations of a node's phases.
 type stages struct {
 	handOver, plan, apply, boot, configure, register, all time.Duration
 }
@@ -99,7 +99,7 @@ func middle(all []stages, of func(stages) time.Duration) time.Duration {
 	return median(some)
 }
 
-// median returns the median of times; of two in the middle, the smaller one.
+// median returns the median of times; with an even number, the smaller of the two in the middle.
 func median(all []time.Duration) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -108,7 +108,7 @@ func median(all []time.Duration) time.Duration {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// bringUp submits a job for a node, which stays there, and waits until slurmd has registered and no request is open.
+// bringUp submits a job for a node, which occupies it, and waits until slurmd has registered and no request is open.
 func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
 	begun := time.Now()
 	if _, err := l.Submit("--nodelist="+node, "--output=/dev/null", "--wrap=sleep 3600"); err != nil {

@@ -19,20 +19,20 @@ import (
 // workers go on after their callers end, and only a parent can read the CPU time of a process and its children.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// orphans are the names of processes that go on after their parents end: workers, and the connections of Ansible.
+// orphans are the names of processes that outlive their parents: workers, and Ansible's connections.
 var orphans = []string{"reconfigure", "ssh"}
 
 // usage is the CPU time of processes.
 type usage struct {
 	own time.Duration // of reconfigure
-	all time.Duration // with that of everything that it has started
+	all time.Duration // of reconfigure and all processes that it started
 }
 
-// taken returns the CPU time of the orphans that have ended since the last call. No process with one of these names may
-// run that another process waits for.
+// taken returns the CPU time of the orphans that have ended since the last call. While it runs, no other process may
+// wait for a process with one of these names.
 func taken() usage {
 	var sum usage
-	pids, _ := procs.IDs() // without them nothing counts
+	pids, _ := procs.IDs() // without the children nothing would be counted
 	for _, pid := range pids {
 		s, ok := statusOf(pid)
 		if !ok || s.parent != os.Getpid() || s.state != "Z" || !slices.Contains(orphans, s.name) {
@@ -70,7 +70,7 @@ func statusOf(pid int) (status, bool) {
 	}
 	s := status{name: string(text)[begin+1 : end], state: fields[0]}
 	s.parent, _ = strconv.Atoi(fields[1])
-	const ticks = 100 // a second, on every Linux that Go knows (sysconf(3), _SC_CLK_TCK)
+	const ticks = 100 // ticks a second, on every Linux that Go supports (sysconf(3), _SC_CLK_TCK)
 	for i, field := range fields[11:15] {
 		n, _ := strconv.Atoi(field)
 		took := time.Duration(n) * time.Second / ticks

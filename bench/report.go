@@ -14,7 +14,7 @@ import (
 type row struct {
 	what     string
 	measured string
-	beside   string // the other time of the ratio; empty: none
+	beside   string // the time that the first is divided by; empty: none
 	ratio    string // empty: none
 	goal     string // empty: none
 	met      bool
@@ -22,10 +22,10 @@ type row struct {
 
 // report is the result of a benchmark.
 type report struct {
-	about   string // what was done, a sentence or two
+	about   string // what was measured, in a sentence or two
 	rows    []row
-	details [][]string // a table of its own; the first row has the titles
-	failure string     // why it is incomplete
+	details [][]string // an additional table; the first row has the titles
+	failure string     // why the result is incomplete
 }
 
 // page has the results of a run.
@@ -96,7 +96,7 @@ func aligned(rows [][]string) string {
 	for _, r := range rows {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
-	_ = w.Flush() // it writes to memory
+	_ = w.Flush() // writing to memory does not fail
 	return b.String()
 }
 

@@ -29,7 +29,7 @@ import (
 type site struct {
 	dir    string
 	size   int
-	absent int // so many of its last nodes have no instance
+	absent int // this many of its last nodes have no instance
 	// perState is the number of nodes in a Terraform state.
 	perState int
 	cloud    *labcloud.Cloud
@@ -41,18 +41,18 @@ type site struct {
 	network  netip.Prefix
 }
 
-// The names of what a site has.
+// The names of a site's resources.
 const (
 	siteImage   = "11111111-0000-4000-8000-000000000001"
 	siteFlavor  = "flavor-small"
 	siteGroup   = "standard"
 	sitePrefix  = "node"
 	siteControl = "ctl"
-	// siteKey is of no use to anybody: its private half was thrown away.
+	// siteKey is useless: its private half was deleted.
 	siteKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 )
 
-// resumeTimeout is that of the sites.
+// resumeTimeout is the ResumeTimeout of the sites.
 const resumeTimeout = 15 * time.Minute
 
 // nodeName returns the name of a site's node, from 1.
@@ -113,7 +113,7 @@ func (b *bench) newSite(ctx context.Context, size, absent int) (s *site, err err
 	return s, err
 }
 
-// site returns the cluster of a size, which all benchmarks share.
+// site returns the cluster of a size, shared by all benchmarks.
 func (b *bench) site(ctx context.Context, size int) (*site, error) {
 	if s := b.sites[size]; s != nil {
 		return s, nil
@@ -134,7 +134,7 @@ func (s *site) file(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
 
-// close ends what the site has started, and removes it.
+// close ends the processes of the site, and removes it.
 func (s *site) close() error {
 	var errs []error
 	if s.journal != nil {
@@ -155,7 +155,7 @@ func (s *site) close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// write makes a file with its folder.
+// write writes a file and creates its folder.
 func (s *site) write(name, text string, mode fs.FileMode) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(s.file(name)), 0o755), os.WriteFile(s.file(name), []byte(text), mode))
 }
@@ -199,7 +199,7 @@ reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_ti
 
 // stubs writes programs that replace the real ones. ssh runs its command on this machine, where Slurm's tools answer
 // from files. ansible-playbook calls the real one, which reads the playbooks and the inventory and lists the hosts of
-// each play; then it reports those of the nodes that come as done, and sets them in Slurm's answers as registered.
+// each play; then it reports the nodes that come up as done, and marks them as registered in Slurm's answers.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	last, end := s.file("slurm", "last"), s.file("slurm", "end")
 	programs := map[string]string{
@@ -280,7 +280,7 @@ func slurmNode(name, boot string, state ...string) string {
 "tres": "cpu=2,mem=1000M,billing=2", "version": "25.11.0"}`, name, number(boot), number("0"), flags), "\n", " ")
 }
 
-// slurmSays sets Slurm's answer about the last nodes: a line for each.
+// slurmSays sets Slurm's answer for the last nodes, with one line for each.
 func (s *site) slurmSays(state ...string) error {
 	var text strings.Builder
 	for i := s.size - s.absent + 1; i <= s.size; i++ {
@@ -289,7 +289,7 @@ func (s *site) slurmSays(state ...string) error {
 	return s.write("slurm/last", text.String(), 0o644)
 }
 
-// busy sets the last node in Slurm's answers as ALLOCATED. It can be drained once.
+// busy marks the last node as ALLOCATED in Slurm's answers. It can be drained once.
 func (s *site) busy() error {
 	drained := nodeName(s.size) + " " + slurmNode(nodeName(s.size), "0", "MIXED", "CLOUD", "DRAIN")
 	drained = strings.Replace(drained, `"reason": ""`, `"reason": "`+reconfigure.ReasonPrefix+` update"`, 1)
@@ -346,7 +346,7 @@ func (s *site) shard(i int) string {
 	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/s.perState)
 }
 
-// seedName is the node that all others are copies of. This text is nowhere else in a state.
+// seedName is the node that all others are copies of. This text occurs nowhere else in a state.
 const seedName = "seed-of-all-others"
 
 func (s *site) nodeSpec(shard string) reconfigure.Spec {
@@ -408,7 +408,7 @@ func (s *site) writeMaps(all map[string]reconfigure.Spec, group string) error {
 	return errors.Join(errs...)
 }
 
-// tfstate is a state file of Terraform's.
+// tfstate is a Terraform state file.
 type tfstate map[string]any
 
 func (s *site) stateFile(workspace string) string {
@@ -429,7 +429,7 @@ func (s *site) readState(workspace string) (tfstate, error) {
 	return state, numbers.Decode(&state)
 }
 
-// resource is the resource of a type.
+// resource returns the resource of a type.
 func (t tfstate) resource(kind string) map[string]any {
 	for _, r := range t["resources"].([]any) {
 		if r := r.(map[string]any); r["type"] == kind {
@@ -439,7 +439,7 @@ func (t tfstate) resource(kind string) map[string]any {
 	return map[string]any{}
 }
 
-// first returns the attributes of a resource's instance with a key; of the first one without a key.
+// first returns the attributes of a resource's instance with a key; without a key, of the first instance.
 func (t tfstate) first(kind, key string) map[string]any {
 	instances, _ := t.resource(kind)["instances"].([]any)
 	for _, i := range instances {
@@ -450,7 +450,7 @@ func (t tfstate) first(kind, key string) map[string]any {
 	return nil
 }
 
-// kinds are what a node has in a state.
+// kinds are the types of resources that a node has in a state.
 var kinds = []string{"openstack_networking_port_v2", "openstack_compute_instance_v2"}
 
 // grow adds all nodes to the cloud and to the states, as copies of the seed, which is removed. An empty plan proves
@@ -532,7 +532,7 @@ func orDefault(shard string) string {
 	return shard
 }
 
-// writeState replaces the seed by copies.
+// writeState replaces the seed with copies.
 func (s *site) writeState(workspace string, seeded tfstate, of map[string][]json.RawMessage) error {
 	state := tfstate{}
 	for key, value := range seeded {

@@ -55,7 +55,7 @@ func (c client) call(method, path string, body, into any) (http.Header, error) {
 	return w.Header(), err
 }
 
-// made is what the cloud has of a node.
+// made has the ids of a node's port and server in the cloud.
 type made struct{ port, mac, address, server string }
 
 // node makes a node's port, and its server if it has one, as the root module does.
@@ -105,7 +105,7 @@ func (c client) remove(ctx context.Context, server, port string) error {
 	return err
 }
 
-// active waits until all servers are.
+// active waits until all servers are ACTIVE.
 func (c client) active(ctx context.Context) error {
 	return until(ctx, patience, 50*time.Millisecond, "all servers are ACTIVE", func() (bool, error) {
 		return !slices.ContainsFunc(c.cloud.Servers(), func(s labcloud.Server) bool { return s.Status != "ACTIVE" }), nil

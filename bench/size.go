@@ -8,13 +8,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
-// cost is what a change of nodes took.
+// cost has the times that a change of nodes took.
 type cost struct {
 	wall time.Duration
 	cpu  usage
 }
 
-// size measures one node more and one less in clusters of several sizes.
+// size measures how long it takes to add a node to, and remove one from, clusters of several sizes.
 func (b *bench) size(ctx context.Context) (report, error) {
 	r := report{
 		about: fmt.Sprintf("One node more (`reconfigure resume`) and one less (`reconfigure suspend`) in clusters all of "+
@@ -58,11 +58,11 @@ func (b *bench) size(ctx context.Context) (report, error) {
 	return r, nil
 }
 
-// rounds is how often a change is measured in each cluster.
+// rounds is the number of changes measured in each cluster.
 const rounds = 3
 
-// oneMoreIn measures in a cluster of a size. A round before the others does not count, since the product does some work
-// only once.
+// oneMoreIn measures in a cluster of a size. It does not count the first round, since the product does some work only
+// once.
 func (b *bench) oneMoreIn(ctx context.Context, size int) (map[string]cost, error) {
 	s, err := b.site(ctx, size)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *site) change(ctx context.Context, mode string) (cost, error) {
 	if err := s.slurmSays(state...); err != nil {
 		return cost{}, err
 	}
-	taken() // forget earlier processes
+	taken() // do not count earlier processes
 	call := s.call(ctx, mode, nodeName(s.size))
 	begun := time.Now()
 	out, err := call.CombinedOutput()
@@ -113,8 +113,8 @@ func (s *site) change(ctx context.Context, mode string) (cost, error) {
 	return cost{wall, usage{own: spent.own + own, all: spent.all + own}}, err
 }
 
-// worker returns the CPU time of the worker that has carried out a request, after its end. A worker that ends before
-// its caller counts as the caller's.
+// worker returns the CPU time of the worker that carried out a request, after the worker has ended. A worker that ends
+// before its caller counts as the caller's.
 func (s *site) worker(ctx context.Context) (usage, error) {
 	err := until(ctx, patience, 20*time.Millisecond, "the worker has ended", func() (bool, error) {
 		left, err := procs.Find(procs.Variable(siteMark + "=" + s.dir))

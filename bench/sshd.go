@@ -40,7 +40,7 @@ func newSSHD(cloud *labcloud.Cloud, addresses map[string]string) (*sshd, error) 
 	return d, nil
 }
 
-// watch listens for each server as long as it is ACTIVE.
+// watch listens for each server while it is ACTIVE.
 func (d *sshd) watch(cloud *labcloud.Cloud, addresses map[string]string) {
 	listeners := map[string]net.Listener{}
 	defer func() {
@@ -57,7 +57,7 @@ func (d *sshd) watch(cloud *labcloud.Cloud, addresses map[string]string) {
 			listener := listeners[name]
 			switch {
 			case active[name] && listener == nil:
-				// An error is tried again at the next tick.
+				// After an error, the next tick tries again.
 				if listener, err := net.Listen("tcp", net.JoinHostPort(address, "22")); err == nil {
 					listeners[name] = listener
 					d.wait.Go(func() { d.serve(listener) })

@@ -12,15 +12,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// straggleGroups has the nodes that are resumed together, and one for the next request.
+// straggleGroups has the nodes that are resumed together, and one node for the next request.
 func straggleGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("straggle", "s", 0, s.straggle+1)}
 }
 
-// straggle has the times of one round: many nodes are made or removed together, and then one more.
+// straggle has the times of one round, in which many nodes are made or removed together, and then one more.
 type straggle struct {
-	others time.Duration // until the last of those without a fault
-	next   time.Duration // of the request that comes while the straggler is under way
+	others time.Duration // until the last healthy node is done
+	next   time.Duration // of the request that comes while the bad node is still under way
 }
 
 // stragglers measures how much one bad node delays the others.
@@ -68,7 +68,7 @@ func (b *bench) stragglers(ctx context.Context) (report, error) {
 	return r, errors.Join(failed...)
 }
 
-// straggle measures one round with a fault in one node, or without, by "resume" and "suspend".
+// straggle measures one round of "resume" or "suspend", with or without a fault in one node.
 func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got map[string]straggle, err error) {
 	group := straggleGroups(s)[0]
 	all, next := numbered(group, 1, s.straggle), numbered(group, s.straggle+1, s.straggle+1)[0]
@@ -115,8 +115,8 @@ func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got ma
 	if err := l.settled(ctx); err != nil {
 		return nil, err
 	}
-	if kind == "" { // the next node is resumed beside the removal
-		if err := l.release(ctx, next); err != nil { // which ends all jobs
+	if kind == "" { // the next node is resumed during the removal
+		if err := l.release(ctx, next); err != nil { // and all its jobs end
 			return nil, err
 		}
 	}
@@ -157,7 +157,7 @@ func (l *lab) gone(ctx context.Context, nodes ...string) error {
 	})
 }
 
-// last returns when the last of the nodes came up.
+// last returns the time at which the last of the nodes came up.
 func last(came map[string]time.Time, nodes []string) time.Time {
 	var newest time.Time
 	for _, node := range nodes {
@@ -168,7 +168,7 @@ func last(came map[string]time.Time, nodes []string) time.Time {
 	return newest
 }
 
-// first returns when the first node came up.
+// first returns the time at which the first node came up.
 func first(came map[string]time.Time) time.Time {
 	var oldest time.Time
 	for _, at := range came {

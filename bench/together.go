@@ -80,7 +80,7 @@ func (b *bench) allOf(ctx context.Context, size int, reboots bool) (resumed cost
 	if err := s.slurmSays("ALLOCATED", "CLOUD", "POWERING_UP"); err != nil {
 		return cost{}, nil, err
 	}
-	taken() // forget earlier processes
+	taken() // do not count earlier processes
 	begun := time.Now()
 	nodes := fmt.Sprintf("%s[%04d-%04d]", sitePrefix, 1, size)
 	if err := s.do(ctx, "resume", "--no-wait", nodes); err != nil {
@@ -100,7 +100,7 @@ func (b *bench) allOf(ctx context.Context, size int, reboots bool) (resumed cost
 	return resumed, rebooted, err
 }
 
-// reboots lets Slurm's RebootProgram call for the first n nodes at once.
+// reboots has Slurm's RebootProgram call for the first n nodes at once.
 func (s *site) reboots(ctx context.Context, n int) (*cost, error) {
 	if err := s.slurmSays("IDLE", "CLOUD", "REBOOT_ISSUED"); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (s *site) reboots(ctx context.Context, n int) (*cost, error) {
 	return &c, err
 }
 
-// ended waits until all requests have ended, each of which must have succeeded, and returns what they took.
+// ended waits until all requests have ended, and returns their durations. Each must have succeeded.
 func (s *site) ended(ctx context.Context, begun time.Time) (c cost, err error) {
 	if err := s.settled(ctx); err != nil {
 		return c, err

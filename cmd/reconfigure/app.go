@@ -25,7 +25,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Reader:                 stdin,
 		Writer:                 stdout,
 		ErrWriter:              stderr,
-		HideVersion:            true, // a flag of ours prints the same as the command
+		HideVersion:            true, // the version command prints the same
 		HideHelpCommand:        true,
 		UseShortOptionHandling: true,
 		Flags: []cli.Flag{
@@ -33,7 +33,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
 			worker,
 			&cli.BoolFlag{Name: "version", Usage: "print what this program was built from", DisableDefaultText: true},
-			cli.HelpFlag, // the library leaves it out where there is a help command of our own
+			cli.HelpFlag, // the library omits it where we have our own help command
 		},
 		Commands: append(
 			modeCommands(),
@@ -78,7 +78,7 @@ func noCommand(c *cli.Context) error {
 	case c.Bool("version"):
 		return showVersion(c)
 	}
-	c.App.Writer = c.App.ErrWriter // a program that reads the output expects no help
+	c.App.Writer = c.App.ErrWriter // programs that read the output get no help text
 	show := cli.ShowAppHelp
 	if parent := c.Lineage()[1]; parent.Command != nil {
 		show = func(c *cli.Context) error { return cli.ShowCommandHelp(parent, c.Command.Name) }
@@ -89,7 +89,7 @@ func noCommand(c *cli.Context) error {
 	return usagef(c, "a command is missing")
 }
 
-// unknownCommand is the error for a word that is no command of c's.
+// unknownCommand returns the error for a word that is not a command of c.
 func unknownCommand(c *cli.Context, word string) error {
 	commands := c.App.VisibleCommands()
 	if c.Command.Subcommands != nil {
@@ -102,7 +102,7 @@ func unknownCommand(c *cli.Context, word string) error {
 	return usagef(c, "there is no command %q%s", word, didYouMean("", word, names))
 }
 
-// onUsageError names the flag that may be meant by an unknown one.
+// onUsageError suggests a flag in place of an unknown one.
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
@@ -123,12 +123,12 @@ func didYouMean(prefix, word string, known []string) string {
 	return ""
 }
 
-// command completes a command: it adds the flags of all commands, and rejects arguments if the command has none.
+// command adds the flags of all commands to a command, and makes it reject arguments if the command has none.
 func command(c cli.Command) *cli.Command {
 	action := c.Action
 	c.OnUsageError = onUsageError
-	c.HideHelpCommand = true // else a node called "help", or "h", would be one
-	// These may stand before the command, too, and have their defaults there.
+	c.HideHelpCommand = true // otherwise "help" and "h" would not work as names of nodes
+	// These flags may also stand before the command, where they have their defaults.
 	c.Flags = append(c.Flags, &cli.PathFlag{Name: "dir", Usage: dirUsage},
 		&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true})
 	c.Description = strings.Join(text.Wrap(c.Description, helpWidth), "\n")
@@ -141,7 +141,7 @@ func command(c cli.Command) *cli.Command {
 	return &c
 }
 
-// directory returns --dir behind the command, else before it.
+// directory returns --dir after the command, otherwise the one before it.
 func directory(c *cli.Context) string {
 	for _, level := range c.Lineage() {
 		if dir := level.Path("dir"); dir != "" {
@@ -151,7 +151,7 @@ func directory(c *cli.Context) string {
 	return ""
 }
 
-// wantsJSON reports whether --json stands behind the command or before it.
+// wantsJSON reports whether --json is given after or before the command.
 func wantsJSON(c *cli.Context) bool {
 	return slices.ContainsFunc(c.Lineage(), func(level *cli.Context) bool { return level.Bool("json") })
 }
@@ -168,7 +168,7 @@ func hostlist(c *cli.Context) (nodeset.NodeSet, error) {
 	return nodes, nil
 }
 
-// declared refuses nodes that no group declares.
+// declared returns an error for nodes that no group declares.
 func declared(c *cli.Context, cluster reconfigure.Cluster, nodes nodeset.NodeSet) error {
 	if unknown := nodes.Difference(cluster.Nodes()); !unknown.Empty() {
 		return usagef(c, "no node group in group_vars/all.yml declares %s", unknown)

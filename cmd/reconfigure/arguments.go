@@ -36,8 +36,8 @@ func flagsFirst(app *cli.App, args []string) []string {
 	return args
 }
 
-// sortArguments returns the flags, then --, then the arguments. Of a call for help it returns that flag alone, since
-// the library takes arguments for commands then. A flag without its value comes last, and the library rejects it.
+// sortArguments returns the flags, then --, then the arguments. If help is asked for, it returns the help flag alone,
+// since the library then takes arguments for commands. A flag without its value comes last, and the library rejects it.
 func sortArguments(declared []cli.Flag, args []string) []string {
 	var flags, rest []string
 	for len(args) > 0 {
@@ -65,8 +65,8 @@ func sortArguments(declared []cli.Flag, args []string) []string {
 // isFlag reports whether an argument is a flag; - is not: it means standard input.
 func isFlag(arg string) bool { return strings.HasPrefix(arg, "-") && strings.Trim(arg, "-") != "" }
 
-// takesNext reports whether the argument after a flag is its value. Of short flags in one argument, as -vo, it is the
-// value of the last one.
+// takesNext reports whether the argument after a flag is its value. In a group of short flags such as -vo, only the
+// last one takes a value.
 func takesNext(declared []cli.Flag, arg string) bool {
 	name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
 	if flagNamed(declared, name) == nil && !strings.HasPrefix(arg, "--") && !strings.Contains(arg, "=") {
@@ -76,7 +76,7 @@ func takesNext(declared []cli.Flag, arg string) bool {
 	return documented && f.TakesValue()
 }
 
-// flagNamed returns the flag with a name; nil without one.
+// flagNamed returns the flag with a name, or nil.
 func flagNamed(declared []cli.Flag, name string) cli.Flag {
 	for _, f := range declared {
 		if slices.Contains(f.Names(), name) {

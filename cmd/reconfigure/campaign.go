@@ -38,7 +38,7 @@ func waitFlag() cli.Flag {
 		"if all of its nodes are updated, and 3 if some failed", DisableDefaultText: true}
 }
 
-// startCampaign starts a campaign, or shows it for a dry run.
+// startCampaign starts a campaign, or only shows it with --dry-run.
 func startCampaign(c *cli.Context, timeout time.Duration) error {
 	wanted := reconfigure.Campaign{
 		Groups: c.StringSlice("group"), Canary: c.Bool("canary"), Reason: c.String("reason"), Caller: client.Caller(c.Context),
@@ -127,8 +127,7 @@ func campaignCommand() *cli.Command {
 	})
 }
 
-// showCampaign shows a campaign, after a worker was started that takes it on; with --wait, when it has ended or is
-// paused.
+// showCampaign starts a worker for a campaign and shows the campaign; with --wait, after it has ended or paused.
 func showCampaign(c *cli.Context, s site.Site, log *journal.Journal, newest reconfigure.Campaign, start bool) error {
 	if start {
 		if err := worker.Start(c.Context, s); err != nil {

@@ -62,7 +62,7 @@ type tooLateError struct{ message string }
 
 func (e *tooLateError) Error() string { return e.message }
 
-// begunError returns the error for a request that has begun: what it does now.
+// begunError returns the error for a request that has begun. It says what the request does now.
 func begunError(c *cli.Context, log *journal.Journal, r reconfigure.Request) error {
 	known, err := status.Read(c.Context, log)
 	if err != nil {

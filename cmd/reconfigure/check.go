@@ -34,7 +34,7 @@ func checkCommand() *cli.Command {
 	})
 }
 
-// warnOfErrors logs what is wrong with the files and keys of this host.
+// warnOfErrors logs the faults in the files and keys of this host.
 func warnOfErrors(c *cli.Context, s site.Site) {
 	for _, f := range client.CheckHere(s).Findings {
 		if f.Severity == check.Error {

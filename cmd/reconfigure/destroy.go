@@ -41,7 +41,7 @@ func destroyCommand() *cli.Command {
 	})
 }
 
-// confirm asks for the cluster's name: a yes is typed too easily in the wrong directory.
+// confirm asks for the cluster's name: it is too easy to type yes in the wrong directory.
 func confirm(c *cli.Context, name string) error {
 	fmt.Fprintf(
 		c.App.ErrWriter,

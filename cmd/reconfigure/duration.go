@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// durationFlag returns a flag that text.ParseDuration reads; standard is its default in the same notation.
+// durationFlag returns a flag that text.ParseDuration reads; its default, standard, has the same notation.
 func durationFlag(name, standard, usage string) cli.Flag {
 	value := new(duration)
 	if err := value.Set(standard); err != nil {

@@ -48,7 +48,7 @@ func evidenceCommand() *cli.Command {
 	})
 }
 
-// evidence is what is kept of nodes; without any, of all nodes of the request.
+// evidence returns the kept evidence of nodes; without nodes, of all nodes of the request.
 func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error) {
 	id := reconfigure.RequestID(c.Int64("request"))
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// exits is the one table of exit codes; --help prints it. The first row that matches counts.
+// exits is the table of exit codes, which --help prints. The first row that matches applies.
 func exits() []exit {
 	return []exit{
 		{
@@ -117,7 +117,7 @@ func worst(severity check.Severity) func(error) bool {
 	}
 }
 
-// failedFor reports whether no node is as requested, and each has failed with such a class.
+// failedFor reports whether all nodes failed, each with such a class.
 func failedFor(like func(reconfigure.Class) bool) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*status.OutcomeError](err)
@@ -126,10 +126,10 @@ func failedFor(like func(reconfigure.Class) bool) func(error) bool {
 	}
 }
 
-// usageError is the error of a wrong call.
+// usageError is the error for a wrong call.
 type usageError struct {
 	message string
-	help    string // the command that explains the right call
+	help    string // the help command for the call
 }
 
 func (e *usageError) Error() string { return e.message }
@@ -142,7 +142,7 @@ func usagef(c *cli.Context, format string, args ...any) error {
 func report(w io.Writer, err error, asJSON bool) {
 	message := err.Error()
 	if errors.Is(err, context.Canceled) && !is[*client.LeftError](err) {
-		message = "interrupted" // what is left says only where in the program
+		message = "interrupted" // the rest of the error says only where in the program it arose
 	}
 	if asJSON {
 		slog.New(slog.NewJSONHandler(w, nil)).Error(message, "exit_code", exitCode(err))

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// gateTimeout is the time for one call: the scripts of Slurm wait a little longer.
+// gateTimeout is the time for one call: Slurm's scripts wait a little longer.
 const gateTimeout = 55 * time.Second
 
 func gateCommand() *cli.Command {
@@ -52,7 +52,7 @@ func gateCommand() *cli.Command {
 	})
 }
 
-// passOn runs the command that a call stands for. Nodes get none of its output.
+// passOn runs the command that a call asks for. Nodes get none of its output.
 func passOn(ctx context.Context, c *cli.Context, key gate.Key, call gate.Call) error {
 	stdout, stderr := c.App.Writer, c.App.ErrWriter
 	if key.Role == gate.Node {

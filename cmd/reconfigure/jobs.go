@@ -62,13 +62,13 @@ func sinceFlag(standard string) cli.Flag {
 	return &cli.StringFlag{Name: "since", Usage: "from `TIME` ago on: 30d, 12h or 90m", DefaultText: standard}
 }
 
-// shown is a value, and how people read it.
+// shown is a value with a function that prints it for people.
 type shown struct {
 	value any
 	table status.Table
 }
 
-// showUsage shows what read returns.
+// showUsage prints the value that read returns.
 func showUsage(
 	c *cli.Context, ids []string, since string,
 	read func(site.Site, *journal.Journal, usage.Filter) (shown, error),

@@ -1,5 +1,5 @@
-// Command reconfigure gives a Slurm cluster elastic nodes in a cloud: Slurm and administrators call it; it makes and
-// removes instances by Terraform, configures them by Ansible, and tells Slurm the result.
+// Command reconfigure gives a Slurm cluster elastic nodes in a cloud: Slurm and administrators call it; it creates and
+// removes instances with Terraform, configures them with Ansible, and tells Slurm the result.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	// slurmctld starts its programs with signals blocked and descriptors closed, and all our children would inherit
-	// that: Ansible then hangs.
+	// slurmctld starts its programs with signals blocked and descriptors closed, which our child processes would
+	// inherit; Ansible would then hang.
 	if err := process.CleanSignals(); err != nil {
 		fmt.Fprintln(os.Stderr, "reconfigure:", err)
 		os.Exit(exitCode(err))
@@ -33,11 +33,11 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main with everything that it touches as arguments.
+// run is main, with the process's environment as arguments.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	asJSON := false
 	app := newApp(stdin, stdout, stderr)
-	// Without a handler the library would call os.Exit by itself for an error that has an exit code.
+	// Without a handler the library would call os.Exit for an error that has an exit code.
 	app.ExitErrHandler = func(c *cli.Context, _ error) { asJSON = asJSON || wantsJSON(c) }
 	err := runApp(ctx, app, args)
 	if err != nil {

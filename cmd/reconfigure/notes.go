@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// notes is the logger of commands that people read the output of: a sentence for each record, on standard error. With
-// --json it is logger.
+// notes is the logger of commands whose output people read: it writes a sentence for each record to standard error.
+// With --json it is logger.
 func notes(c *cli.Context) *slog.Logger {
 	if wantsJSON(c) {
 		return logger(c)
@@ -21,7 +21,7 @@ func notes(c *cli.Context) *slog.Logger {
 	return slog.New(noteHandler{c.App.ErrWriter, brief})
 }
 
-// fullFlag is for commands that print what other programs say.
+// fullFlag is for commands that print the output of other programs.
 func fullFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, DisableDefaultText: true,
 		Usage: "print messages of other programs in full"}
@@ -30,7 +30,7 @@ func fullFlag() cli.Flag {
 // noteHandler prints the message of each record, and its attributes.
 type noteHandler struct {
 	w     io.Writer
-	brief bool // attributes are cut
+	brief bool // attributes are shortened
 }
 
 func (h noteHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
@@ -52,6 +52,6 @@ func (h noteHandler) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// WithAttrs and WithGroup ignore what they add: nothing here uses them.
+// WithAttrs and WithGroup ignore their arguments, since nothing here uses them.
 func (h noteHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h noteHandler) WithGroup(string) slog.Handler      { return h }

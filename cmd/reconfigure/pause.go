@@ -64,8 +64,8 @@ func continueCommand() *cli.Command {
 	})
 }
 
-// continueGroups forgets the failures of node groups. Where the declaration can be read, a name that is not in it is
-// refused before anything is done.
+// continueGroups forgets the failures of node groups. If the declaration can be read, it rejects names that are not
+// declared before it changes anything.
 func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	groups := c.Args().Slice()
 	health, err := log.Health(c.Context)

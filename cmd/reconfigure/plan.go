@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// planCommand has each command that changes something, with --dry-run.
+// planCommand has, as subcommands, each command that changes something, with --dry-run.
 func planCommand() *cli.Command {
 	c := &cli.Command{
 		Name:                   "plan",
@@ -21,7 +21,7 @@ func planCommand() *cli.Command {
 	return c
 }
 
-// modeCommands is the commands that make requests.
+// modeCommands returns the commands that make requests.
 func modeCommands() []*cli.Command {
 	return []*cli.Command{
 		deployCommand(), resumeCommand(), suspendCommand(), updateCommand(),

@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// preview shows what a request would do if it were made now, together with the waiting ones. Nothing is changed, nor is
-// the declaration: s has it as it would be after the edit, if there is one.
+// preview shows what a request made now would do, together with the waiting ones. It changes nothing, not even the
+// declaration: if the command edits it, s has the edited one.
 func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	r.Submitted = time.Now()
 	var report status.Preview

@@ -64,7 +64,7 @@ func reconcileCommand() *cli.Command {
 	})
 }
 
-// fix carries out the fixes, and follows the requests among them to their outcomes.
+// fix carries out the fixes, and follows those that are requests to their outcomes.
 func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
 	if len(found.Seen.Unreachable()) > 0 {
 		return found.Err()
@@ -73,7 +73,7 @@ func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconcil
 	open, rest := found.Left(failed)
 	requests := reconcile.Requests(open)
 	for i := range requests {
-		requests[i].Insist = requests[i].Mode == reconfigure.Resume // an administrator asks for it
+		requests[i].Insist = requests[i].Mode == reconfigure.Resume // an administrator makes this request
 	}
 	requests, err := r.Submit(c.Context, requests, client.Caller(c.Context))
 	if err == nil && len(requests) > 0 {
@@ -86,13 +86,13 @@ func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconcil
 	return found.Err()
 }
 
-// showFixed tells what became of a fix that is no request.
+// showFixed prints the result of a fix that is not a request.
 func showFixed(c *cli.Context, f reconcile.Finding, failure error) error {
 	fixed := status.Fixed{Finding: f, Done: failure == nil}
 	return show(c, fixed, printing(fixed, "\n"))
 }
 
-// followAll hands requests over, and follows one after the other to its outcome.
+// followAll leaves requests to a worker, and follows them one after the other to their outcomes.
 func followAll(c *cli.Context, s site.Site, log *journal.Journal, requests []reconfigure.Request) error {
 	if err := handOver(c, s, log, requests...); err != nil {
 		return err

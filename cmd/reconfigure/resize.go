@@ -79,8 +79,8 @@ func sizeOf(c *cli.Context) (config.Size, error) {
 	return config.Size{Nodes: c.Int("to")}, nil
 }
 
-// setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it
-// is asked for all the same: the last attempt may have failed, or ended after the edit.
+// setSize declares another min_nodes for a group, and requests the changes that follow from it. It does so even if the
+// size is declared already: the last attempt may have failed, or ended after the edit.
 func setSize(
 	c *cli.Context,
 	become func(config.Size, reconfigure.NodeGroup) (int, error),
@@ -117,7 +117,7 @@ func setSize(
 	return askFor(c, s, r, edit)
 }
 
-// askFor asks, if there is anything to ask for.
+// askFor makes the request, unless it is empty.
 func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	switch {
 	case !r.Nodes.Empty():

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 )
 
-// hostlistHelp belongs into the description of every command that takes a hostlist.
+// hostlistHelp belongs in the description of every command that takes a hostlist.
 const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since the shell expands brackets."
 
 func resumeCommand() *cli.Command {
@@ -45,7 +45,7 @@ func resumeCommand() *cli.Command {
 	})
 }
 
-// readJobs reads the resume file. A call with --no-wait goes on without a file that is cut or has another form: the
+// readJobs reads the resume file. A call with --no-wait goes on without a file that is truncated or malformed: the
 // nodes matter more than the jobs.
 func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	file := c.Path("resume-file")
@@ -65,7 +65,7 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	switch {
 	case err == nil:
 		return jobs, nil
-	case c.Bool("no-wait"): // Slurm calls: its jobs wait for the nodes
+	case c.Bool("no-wait"): // a call by Slurm: its jobs wait for the nodes
 		logger(c).WarnContext(c.Context, err.Error()+": the nodes are resumed without the jobs that it does not name")
 		return jobs, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// newView returns the display of a request: a live one on a terminal, else, or with --verbose, a log.
+// newView returns the display of a request: a live one on a terminal; otherwise, or with --verbose, a log.
 func newView(c *cli.Context, r reconfigure.Request) status.View {
 	if text.IsTerminal(c.App.ErrWriter) && !wantsJSON(c) && !c.Bool("verbose") {
 		return status.NewLiveView(c.App.ErrWriter, r, func() (int, int) { return text.TerminalSize(c.App.ErrWriter) })
@@ -26,7 +26,7 @@ func verboseFlag(when string) cli.Flag {
 		Usage: when + "show each step of Terraform and Ansible, too"}
 }
 
-// show prints a value: as JSON where --json asks for it, else as write prints it for people.
+// show prints a value: as JSON with --json, otherwise with write, for people.
 func show(c *cli.Context, value any, write func(io.Writer) error) error {
 	if wantsJSON(c) {
 		return json.NewEncoder(c.App.Writer).Encode(value)
@@ -34,7 +34,7 @@ func show(c *cli.Context, value any, write func(io.Writer) error) error {
 	return write(c.App.Writer)
 }
 
-// printing returns what prints these words, as fmt.Fprint does.
+// printing returns a function that prints these words as fmt.Fprint does.
 func printing(words ...any) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := fmt.Fprint(w, words...)
@@ -42,11 +42,11 @@ func printing(words ...any) func(io.Writer) error {
 	}
 }
 
-// showOutcome prints an outcome, and returns it as an error unless all nodes are as requested.
+// showOutcome prints an outcome and returns an error unless all nodes are as requested.
 func showOutcome(c *cli.Context, s site.Site, r reconfigure.Request, o reconfigure.Outcome) error {
 	encoded := o
 	if o.Verdicts == nil {
-		encoded.Verdicts = []reconfigure.Verdict{} // programs that read it get a list, also an empty one
+		encoded.Verdicts = []reconfigure.Verdict{} // JSON has a list even if it is empty
 	}
 	err := show(c, encoded, func(w io.Writer) error {
 		width, _ := text.TerminalSize(w)

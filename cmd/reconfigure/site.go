@@ -29,8 +29,8 @@ func siteOf(c *cli.Context) (site.Site, error) {
 	return s, err
 }
 
-// withJournal calls do with the journal of a site, which it makes if there is none. The site is opened by siteOf or
-// siteAnyway.
+// withJournal calls do with the journal of a site, and creates the journal if there is none. siteOf or siteAnyway opens
+// the site.
 func withJournal(
 	c *cli.Context, open func(*cli.Context) (site.Site, error), do func(site.Site, *journal.Journal) error,
 ) error {
@@ -52,10 +52,10 @@ func readJournal(
 	return s.IfJournal(c.Context, func(log *journal.Journal) error { return do(s, log) })
 }
 
-// noRequestYet is what commands print that read a journal which is not there.
+// noRequestYet is the output of commands that read a journal when there is none.
 const noRequestYet = "No request was made here yet.\n"
 
-// withAdapters calls do with adapters that only read.
+// withAdapters calls do with adapters for reading only.
 func withAdapters(c *cli.Context, s site.Site, do func(*site.Adapters) error) error {
 	return s.IfJournal(c.Context, func(log *journal.Journal) error {
 		adapters := s.Readers(log, logger(c))
@@ -72,7 +72,8 @@ func logger(c *cli.Context) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))
 }
 
-// siteAnyway returns the site for commands that need only the journal: a declaration that cannot be read is a warning.
+// siteAnyway returns the site for commands that need only the journal: it only warns about a declaration that cannot be
+// read.
 func siteAnyway(c *cli.Context) (site.Site, error) {
 	if err := site.CheckOwner(directory(c)); err != nil {
 		return site.Site{}, usagef(c, "%v", err)
@@ -87,7 +88,7 @@ func siteAnyway(c *cli.Context) (site.Site, error) {
 	known, unknown := site.Recall(directory(c))
 	switch {
 	case errors.Is(unknown, fs.ErrNotExist):
-		return s, err // no request was ever made here
+		return s, err // this cluster has never had a request
 	case unknown != nil:
 		return s, errors.Join(err, unknown)
 	}

@@ -56,7 +56,7 @@ func statusCommand() *cli.Command {
 				return err
 			}
 			report = report.Only(picked)
-			problem := s.CloudConfigured() // it is printed with what to do, so the table leaves it out
+			problem := s.CloudConfigured() // printed below with its fix
 			err = format.Write(c.App.Writer, report, func(w io.Writer, wide bool, width int) error {
 				return report.Write(w, status.Layout{
 					Now: time.Now(), Wide: wide, Width: max(width, status.TableWidth),
@@ -77,7 +77,7 @@ func outputFlag() cli.Flag {
 	}
 }
 
-// outputFormat is the format that is asked for: --json, which all commands have, is a word for one of them.
+// outputFormat returns the requested format; --json, which all commands have, selects one of them.
 func outputFormat(c *cli.Context) (status.Format, error) {
 	format, err := status.ParseFormat(c.String("output"), c.IsSet("output"), wantsJSON(c))
 	if err != nil {
@@ -86,7 +86,7 @@ func outputFormat(c *cli.Context) (status.Format, error) {
 	return format, nil
 }
 
-// filterOf reads what can be checked without a cluster.
+// filterOf checks the parts of the filter that need no cluster.
 func filterOf(c *cli.Context) (status.Filter, error) {
 	f := status.Filter{Groups: c.StringSlice("group"), Outdated: c.Bool("outdated"), Failing: c.Bool("failing")}
 	var err error
@@ -99,8 +99,8 @@ func filterOf(c *cli.Context) (status.Filter, error) {
 	return f, err
 }
 
-// statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a
-// node that is fine.
+// statusOf takes a snapshot, and returns an error if the filter has unknown names: a mistyped name must not look like a
+// healthy node.
 func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Report, err error) {
 	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.Cluster.Groups...)
 	for _, name := range f.Groups {

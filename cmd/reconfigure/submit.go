@@ -29,8 +29,8 @@ func requestFlags() []cli.Flag {
 	}
 }
 
-// workerFlag is for every command that may start a worker. It may also be before the command, and has its environment
-// variable there.
+// workerFlag is for every command that may start a worker. It may also stand before the command, where it has its
+// environment variable.
 func workerFlag() *cli.StringFlag {
 	return &cli.StringFlag{
 		Name:  "worker",
@@ -38,10 +38,10 @@ func workerFlag() *cli.StringFlag {
 	}
 }
 
-// starterOf returns who starts a worker for the call: --worker behind the command, else before it, else the
-// declaration.
+// starterOf returns the starter of workers for a call: --worker after the command, otherwise before it, otherwise the
+// declaration's.
 func starterOf(c *cli.Context, declared reconfigure.WorkerStart) (reconfigure.WorkerStart, error) {
-	named := cmp.Or(declared, reconfigure.WorkerSelf) // nothing is declared where the declaration cannot be read
+	named := cmp.Or(declared, reconfigure.WorkerSelf) // if the declaration cannot be read
 	for _, level := range c.Lineage() {
 		if word := level.String("worker"); word != "" {
 			named = reconfigure.WorkerStart(word)
@@ -54,14 +54,14 @@ func starterOf(c *cli.Context, declared reconfigure.WorkerStart) (reconfigure.Wo
 	return named, nil
 }
 
-// submit asks for something of nodes that are declared.
+// submit makes a request for declared nodes.
 func submit(c *cli.Context, r reconfigure.Request) error {
 	s, err := siteToSubmit(c, r.Mode)
 	if err != nil {
 		return err
 	}
-	// slurm.conf may be older than the declaration: a node that is gone must not hold back the others that Slurm's jobs
-	// wait for.
+	// slurm.conf may be older than the declaration: a removed node must not hold back the others, which Slurm's
+	// jobs wait for.
 	if s.Declared() && !client.ThroughGate(c.Context) {
 		if err := declared(c, s.Cluster, r.Nodes); err != nil {
 			return err
@@ -73,8 +73,8 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	return ask(c, s, r, nil)
 }
 
-// siteToSubmit returns the site for a request. Slurm's requests are accepted even if the declaration cannot be read:
-// they are retried until it is fixed. Other callers get the error at once.
+// siteToSubmit returns the site for a request. Slurm's requests are accepted even if the declaration cannot be read,
+// and are retried until it is fixed. Other callers get the error at once.
 func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site.Site, error) {
 	if unconditional(c, m) {
 		return siteAnyway(c)
@@ -82,15 +82,16 @@ func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site.Site, error) {
 	return siteOf(c)
 }
 
-// unconditional reports whether a request is accepted even if the declaration cannot be read.
+// unconditional reports whether a request must be accepted even if the declaration cannot be read.
 func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 	return c.Bool("no-wait") && !c.Bool("dry-run") && controller.Retries(m)
 }
 
-// ask stores a request, has a worker carry it out, and follows it to its outcome. An edit of the declaration, which s
-// has already, is made before.
+// ask stores a request, starts a worker for it, and follows it to its outcome. Before that, it writes the edit of the
+// declaration to disk; s has it already.
 func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
-	// Slurm calls once, so its requests wait until the cloud is configured. A person who follows a request gets the error.
+	// Slurm does not repeat a call, so its requests wait until the cloud is configured. A person who follows a
+	// request gets the error.
 	if !client.ThroughGate(c.Context) && !c.Bool("no-wait") && s.Declared() {
 		if err := s.CloudConfigured(); err != nil {
 			return err
@@ -112,7 +113,7 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) err
 		return err
 	}
 	if e != nil {
-		if err := s.UpToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
+		if err := s.UpToDate(c.Context, log); err != nil { // other control hosts have the old one now
 			return e.Stands(err)
 		}
 	}
@@ -128,11 +129,11 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) err
 	return followToTheEnd(c, s, log, r)
 }
 
-// handOver leaves requests that are on disk to a worker: the one that holds the lease, which looks for requests once
-// more after it has released it, or a new one. A worker for each of hundreds of callers would slow them all down.
+// handOver leaves stored requests to a worker: to the one that holds the lease, which looks for requests once more
+// after it releases the lease, or to a new one. With hundreds of callers, a worker for each would slow them all down.
 func handOver(c *cli.Context, s site.Site, log *journal.Journal, requests ...reconfigure.Request) error {
 	if err := s.Remember(); err != nil {
-		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
+		logger(c).WarnContext(c.Context, err.Error()) // later calls use the worker
 	}
 	if log.Holder(c.Context) != "" {
 		return nil
@@ -143,7 +144,7 @@ func handOver(c *cli.Context, s site.Site, log *journal.Journal, requests ...rec
 	return nil
 }
 
-// named is requests in a sentence, with the verb.
+// named returns the numbers of requests as the subject of a sentence, with the verb.
 func named(requests []reconfigure.Request) string {
 	ids := make([]string, len(requests))
 	for i, r := range requests {
@@ -155,7 +156,7 @@ func named(requests []reconfigure.Request) string {
 	return "requests " + strings.Join(ids, ", ") + " are"
 }
 
-// followToTheEnd shows what happens to a request, and then its outcome.
+// followToTheEnd shows the progress of a request, and then its outcome.
 func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) error {
 	outcome, err := client.Follow(c.Context, s, log, r, newView(c, r))
 	if err != nil {

@@ -36,7 +36,7 @@ func waitCommand() *cli.Command {
 	})
 }
 
-// withRequest does something with the request that the only argument names.
+// withRequest calls a function with the request that the only argument names.
 func withRequest(c *cli.Context, do func(site.Site, *journal.Journal, reconfigure.Request) error) error {
 	id, err := requestID(c)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// changes are metadata, tags, keys and quota.
+// changes are checks of metadata, tags, keys and quota.
 func changes() []check {
 	return []check{
 		{name: "metadata", run: func(s *session) error {
@@ -93,13 +93,13 @@ func changes() []check {
 	}
 }
 
-// publicKey is a key whose private half does not exist any more, and fingerprint its MD5.
+// publicKey is a key whose private half no longer exists; fingerprint is its MD5.
 const (
 	publicKey   = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 	fingerprint = "4a:ce:9e:10:25:09:a2:89:eb:4e:0f:68:31:df:00:e2"
 )
 
-// quota sets limits as the administrator, exceeds them, and takes them away.
+// quota sets limits as the administrator, exceeds them, and removes them.
 func quota(s *session) error {
 	if err := s.running(); err != nil {
 		return err

@@ -8,24 +8,24 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack"
 )
 
-// Cloud is a cloud that is checked. It has a network "cluster" of 10.60.0.0/16, the images "node-v1" and "node-v2", and
-// the flavors "small" (1 core, 512 MiB), "big" (8 cores, 16 GiB) and "huge", for which no host is found. The project
-// has no servers, and no limits.
+// Cloud is a cloud to check. It has a network "cluster" of 10.60.0.0/16, the images "node-v1" and "node-v2", and the
+// flavors "small" (1 core, 512 MiB), "big" (8 cores, 16 GiB) and "huge", for which no host is found. The project has no
+// servers, and no limits.
 type Cloud struct {
-	// Name is what Differences knows the cloud by: "labcloud" or "openstack".
+	// Name is the cloud's name in Differences: "labcloud" or "openstack".
 	Name string
-	// compute, network and image are the services as the project's user sees them, admin is Nova as the administrator
-	// does, identity is Keystone's URL.
+	// compute, network and image are clients of the services for the project's user, admin is a client of Nova for
+	// the administrator, identity is Keystone's URL.
 	compute, network, image, admin *gophercloud.ServiceClient
 	identity                       string
-	// ids are what requests refer to, by the words that stand for them in paths and bodies.
+	// ids has the ids that requests need, by the words that stand for them in paths and bodies.
 	ids map[string]string
-	// asked has the kinds of filtered lists that the checks have asked for.
+	// asked has the kinds of filtered lists that the checks requested.
 	asked map[string]bool
 }
 
-// Connect returns a cloud for a user of its project and for its administrator. Who administrates labcloud is its one
-// user.
+// Connect returns a cloud, given a user of its project and its administrator. labcloud's only user is its
+// administrator.
 func Connect(ctx context.Context, name string, member, admin gophercloud.AuthOptions) (*Cloud, error) {
 	c := &Cloud{Name: name, identity: member.IdentityEndpoint, ids: map[string]string{}, asked: map[string]bool{}}
 	provider, err := openstack.AuthenticatedClient(ctx, member)
@@ -53,13 +53,13 @@ func Connect(ctx context.Context, name string, member, admin gophercloud.AuthOpt
 	return c, c.find(ctx)
 }
 
-// find finds the ids of what the cloud has.
+// find finds the ids of the cloud's resources.
 func (c *Cloud) find(ctx context.Context) error {
 	for _, list := range []struct {
 		client *gophercloud.ServiceClient
 		key    string
 	}{{c.compute, "flavors"}, {c.image, "images"}, {c.network, "networks"}} {
-		// The answers have other keys too, which are no lists.
+		// The answers also have keys that are not lists.
 		var body map[string]any
 		if _, err := list.client.Get(ctx, list.client.ServiceURL(list.key), &body, nil); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (c *Cloud) find(ctx context.Context) error {
 		for _, item := range items(body, list.key) {
 			c.ids["{"+text(item, "name")+"}"] = text(item, "id")
 			if list.key == "networks" {
-				c.ids["{project}"] = text(item, "project_id") // the networks are the project's
+				c.ids["{project}"] = text(item, "project_id") // the networks belong to the project
 			}
 		}
 	}

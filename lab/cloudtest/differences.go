@@ -9,7 +9,7 @@ import (
 type Difference struct {
 	// Cloud is the cloud's name, Check the check's.
 	Cloud, Check string
-	// Reason is why.
+	// Reason says why.
 	Reason string
 }
 
@@ -29,7 +29,7 @@ func Differences() []Difference {
 	}
 }
 
-// extras are checks that one of the clouds does not pass.
+// extras are the checks of features that one of the clouds lacks.
 func extras() []check {
 	return []check{
 		{name: "floating IPs are listed", run: func(s *session) error {
@@ -37,7 +37,7 @@ func extras() []check {
 			return err
 		}},
 		{name: "an unknown filter of servers is ignored", run: func(s *session) error {
-			s.version = "2.74" // later ones refuse it
+			s.version = "2.74" // later versions reject it
 			_, err := s.get("compute/servers?colour=red")
 			return err
 		}},

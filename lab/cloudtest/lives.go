@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// lives are the states that servers go through.
+// lives are checks of the states that servers go through.
 func lives() []check {
 	return []check{
 		{name: "a server is built", run: func(s *session) error {
@@ -119,7 +119,7 @@ func lives() []check {
 	}
 }
 
-// shelvedKeeps looks at a shelved server.
+// shelvedKeeps checks what a shelved server keeps.
 func shelvedKeeps(s *session) error {
 	if err := s.running(); err != nil {
 		return err
@@ -156,13 +156,13 @@ func shelvedKeeps(s *session) error {
 	return errors.Join(err, e, s.gone())
 }
 
-// step is an action, and the states that a server goes through after it.
+// step is an action, with the states that a server goes through after it.
 type step struct {
 	action string
 	states []string
 }
 
-// story makes a server and has it go through steps.
+// story makes a server and carries out steps on it.
 func (s *session) story(steps ...step) error {
 	if err := s.running(); err != nil {
 		return err
@@ -198,8 +198,8 @@ func rebuildKeeps(s *session) error {
 		has("image", field(after, "image"), object{"id": s.ids["{node-v2}"]}))
 }
 
-// noValidHost makes a server that no host is found for. Its fault is in the answer for this server alone, and not in
-// lists.
+// noValidHost makes a server for which the scheduler finds no host. Only the answer for this server has the fault;
+// lists omit it.
 func noValidHost(s *session) error {
 	s.name = "no-host"
 	a, err := s.want(http.StatusAccepted, http.MethodPost, "compute/servers", s.server("{huge}", ""))
@@ -235,7 +235,7 @@ func noValidHost(s *session) error {
 	)
 }
 
-// snapshot takes an image of a server, which becomes active.
+// snapshot makes an image of a server and waits until it is active.
 func snapshot(s *session) error {
 	if err := s.running(); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// neutrons are ports and security groups.
+// neutrons are checks of ports and security groups.
 func neutrons() []check {
 	return []check{
 		{name: "a server on a port", run: serverOnPort},
@@ -87,7 +87,7 @@ func neutrons() []check {
 	}
 }
 
-// refusedBy is a check of one refusal.
+// refusedBy is a check that one call is rejected.
 func refusedBy(r refusal) func(*session) error { return func(s *session) error { return s.refused(r) } }
 
 // port makes a port, and sets the word {port}.
@@ -101,7 +101,7 @@ func (s *session) port(more string) error {
 	return err
 }
 
-// serverOnPort makes a server on a port that is there before, and after it.
+// serverOnPort makes a server on an existing port, which remains when the server is deleted.
 func serverOnPort(s *session) error {
 	if err := s.port(`"fixed_ips":[{"ip_address":"10.60.77.7"}]`); err != nil {
 		return err

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Questions returns the kinds of filtered lists that reconfigure asks OpenStack for, as [Question] has them. The checks
-// ask for each of them, so that labcloud and the real OpenStack are known to answer it in the same way. A test of the
-// adapter compares them with what it asks for.
+// Questions returns the kinds of filtered lists that reconfigure requests from OpenStack, in the form of [Question].
+// The checks request each of them, so that labcloud and the real OpenStack must answer it in the same way. A test of
+// the adapter compares them with the adapter's requests.
 func Questions() []string {
 	return []string{
 		"flavors is_public",
@@ -28,8 +28,8 @@ var (
 	literal  = regexp.MustCompile(`[A-Za-z0-9_-]+`)
 )
 
-// Question returns the kind of a call for a list: what is listed and the filters, by which a database may select. The
-// value of a filter by a regular expression is reduced to its operators. It is empty for a list without a filter.
+// Question returns the kind of a call for a list: the resource and the filters that a database may evaluate. Of a
+// regular expression in a filter, only the operators are kept. The kind of a list without a filter is empty.
 func Question(u *url.URL) string {
 	query := u.Query()
 	query.Del("limit")
@@ -49,8 +49,8 @@ func Question(u *url.URL) string {
 	return what + " " + strings.Join(filters, " ")
 }
 
-// pattern reduces a regular expression to its operators: text and classes of characters become "name". Of a "?" it
-// matters only whether there is one.
+// pattern reduces a regular expression to its operators: text and classes of characters become "name". Several "?"
+// count as one.
 func pattern(s string) string {
 	s = literal.ReplaceAllString(class.ReplaceAllString(s, "name"), "name")
 	return strings.ReplaceAll(optional.ReplaceAllString(s, "name?"), "name?name", "name?")

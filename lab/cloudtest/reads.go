@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// reads are what clouds say of what there is.
+// reads are checks of answers that change nothing.
 func reads() []check {
 	return []check{
 		{name: "microversions", run: microversions},
@@ -132,7 +132,7 @@ func reads() []check {
 	}
 }
 
-// microversions are asked for, and named in the answer.
+// microversions checks that requests choose a microversion, and that answers name it.
 func microversions(s *session) error {
 	for _, v := range []struct{ asked, want string }{{"", "2.1"}, {"2.79", "2.79"}, {"latest", "2.93"}} {
 		s.version = v.asked
@@ -207,7 +207,7 @@ func serverPages(s *session) error {
 		same("servers", 5, len(all)))
 }
 
-// filters narrow the list of servers. MariaDB evaluates the names, to which Nova gives each | escaped.
+// filters checks filters of the list of servers. MariaDB evaluates the names, in which Nova escapes each |.
 func filters(s *session) error {
 	server, err := s.show()
 	if err != nil {
@@ -227,7 +227,7 @@ func filters(s *session) error {
 	return err
 }
 
-// interfaces are the ports that Nova makes.
+// interfaces checks the ports that Nova makes.
 func interfaces(s *session) error {
 	body, err := s.get("compute/servers/{server}/os-interface")
 	ports, e := s.get("network/ports?device_id={server}")

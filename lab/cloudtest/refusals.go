@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// refusal is a call that is refused, and how. In the message each id is the word ID.
+// refusal is a rejected call with its error. In the message, the word ID stands for each id.
 type refusal struct {
 	method, path, body string
 	status             int
-	// kind is the name of the refusal: the only key of Nova's body, the type of Neutron's.
+	// kind is the type of the error: the only key of Nova's body, the type in Neutron's.
 	kind, message string
 }
 
-// refused makes a call, and returns an error unless it is refused as it must be.
+// refused makes a call, which must fail with the refusal's error.
 func (s *session) refused(r refusal) error {
 	a, err := s.call(r.method, r.path, r.body)
 	if err != nil {
@@ -46,7 +46,7 @@ func contains(text, part string) error {
 	return fmt.Errorf("no %q in %q", part, text)
 }
 
-// refusals are calls that cannot be done, each with its words.
+// refusals are invalid calls with the errors of the services.
 func refusals() []check {
 	const (
 		action    = "compute/servers/{server}/action"

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// check is one thing that a cloud must do.
+// check is one property that a cloud must have.
 type check struct {
 	name string
 	run  func(*session) error
-	// reads reports whether the check needs a server that runs, and leaves it as it is. All of these share one, since a
-	// real cloud needs seconds for a server.
+	// reads reports whether the check needs a running server and does not change it. All such checks share one
+	// server, since a real cloud takes seconds to make one.
 	reads bool
 }
 
@@ -22,7 +22,7 @@ func checks() []check {
 	return slices.Concat(lives(), reads(), changes(), refusals(), neutrons(), extras())
 }
 
-// Run makes all checks on a cloud, each as a subtest. A check that [Differences] names for the cloud must fail.
+// Run runs all checks on a cloud, each as a subtest. A check that [Differences] lists for the cloud must fail.
 func Run(t *testing.T, c *Cloud) {
 	different := map[string]string{}
 	for _, d := range Differences() {
@@ -32,7 +32,7 @@ func Run(t *testing.T, c *Cloud) {
 	}
 	shared := &session{Context: t.Context(), Cloud: c, name: "shared", version: "2.79", ids: maps.Clone(c.ids)}
 	all := checks()
-	// The quota counts servers: the checks that share one come last.
+	// The quota counts servers, so the checks that share one come last.
 	slices.SortStableFunc(all, func(a, b check) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, k := range all {
 		reason, fails := different[k.name]

@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// patience is how long a server may take to get into a state.
+// patience is how long a server may take to reach a state.
 const patience = 2 * time.Minute
 
 // object is a JSON object.
 type object = map[string]any
 
-// answer is an HTTP answer; body is what its JSON holds.
+// answer is an HTTP answer; body is the decoded JSON.
 type answer struct {
 	status int
 	header http.Header
@@ -33,17 +33,17 @@ type answer struct {
 type session struct {
 	context.Context
 	*Cloud
-	// name begins the names of what the check makes.
+	// name is the prefix of the names of resources that the check makes.
 	name string
-	// version is the microversion of calls to Nova that name none.
+	// version is the microversion for calls to Nova that do not set one.
 	version string
-	// ids are those of the cloud, and those of what the check made.
+	// ids are the cloud's ids and those of the resources that the check made.
 	ids map[string]string
-	// made reports whether the check has asked for servers or ports, which must be removed.
+	// made reports whether the check has asked for servers or ports, which remove must remove.
 	made bool
 }
 
-// fill puts ids in the place of their words.
+// fill replaces words with their ids.
 func (s *session) fill(text string) string {
 	for word, id := range s.ids {
 		text = strings.ReplaceAll(text, word, id)
@@ -62,7 +62,7 @@ func (s *session) url(path string) string {
 			return base + rest
 		}
 	}
-	return path // a link of an answer
+	return path // a link from an answer
 }
 
 // call makes a call. The path begins with the service: "compute/servers". Words in path and body stand for ids.
@@ -79,7 +79,7 @@ func (s *session) call(method, path, body string) (answer, error) {
 	})
 }
 
-// send makes a call with the headers that are set.
+// send makes a call with the headers in header.
 func (s *session) send(method, path, body string, set func(http.Header)) (answer, error) {
 	s.made = s.made || method == http.MethodPost && (path == "compute/servers" || path == "network/ports")
 	r, err := http.NewRequestWithContext(s, method, s.url(s.fill(path)), strings.NewReader(s.fill(body)))
@@ -104,7 +104,7 @@ func (s *session) send(method, path, body string, set func(http.Header)) (answer
 	return a, err
 }
 
-// want makes a call that must be answered with a status.
+// want makes a call that must be answered with a given status.
 func (s *session) want(status int, method, path, body string) (answer, error) {
 	a, err := s.call(method, path, body)
 	if err == nil {
@@ -127,7 +127,7 @@ func (s *session) get(path string) (object, error) {
 	return a.body, err
 }
 
-// act has an action done to the server {server}, which must be accepted.
+// act carries out an action on the server {server}; Nova must accept it.
 func (s *session) act(body string) error {
 	_, err := s.want(http.StatusAccepted, http.MethodPost, "compute/servers/{server}/action", body)
 	return err
@@ -142,7 +142,7 @@ func (s *session) create(more string) (answer, error) {
 	return a, err
 }
 
-// server is the body of a request for a server.
+// server returns the body of a request for a server.
 func (s *session) server(flavor, more string) string {
 	return fmt.Sprintf(`{"server":{"name":"%s","imageRef":"{node-v1}","flavorRef":"%s",`+
 		`"networks":[{"uuid":"{cluster}"}]%s}}`, s.name, flavor, more)
@@ -157,15 +157,15 @@ func (s *session) running() error {
 	return err
 }
 
-// show returns the server {server}.
+// show returns the server {server} from Nova.
 func (s *session) show() (object, error) {
 	body, err := s.get("compute/servers/{server}")
 	return field(body, "server"), err
 }
 
-// through polls the server {server} until it has the last of the states and nothing is under way. It is an error if it
-// has others on the way, or these in another order. A short state may be missed. Nova answers 500 where Neutron, which
-// it asks for the addresses, has just started on a busy computer: then it is asked again.
+// through polls the server {server} until it has the last of the states and nothing is under way. Other states on the
+// way, or another order, are an error. It may miss a short state. Nova answers 500 if Neutron, which it asks for the
+// addresses, has just started on a busy computer: then through tries again.
 func (s *session) through(states ...string) (object, error) {
 	at := 0
 	for end := time.Now().Add(patience); ; {
@@ -199,10 +199,10 @@ func (s *session) through(states ...string) (object, error) {
 	}
 }
 
-// pause waits between two questions that are the same, longer for a cloud that needs long for the answer.
+// pause waits before the next poll, longer for a cloud that answers slowly.
 func pause(begun time.Time) { time.Sleep(10*time.Millisecond + 3*time.Since(begun)) }
 
-// gone polls the server {server} until it is not found.
+// gone polls the server {server} until Nova does not find it.
 func (s *session) gone() error {
 	for end := time.Now().Add(patience); ; {
 		begun := time.Now()
@@ -246,10 +246,10 @@ func (s *session) remove() error {
 	return errors.Join(errs...)
 }
 
-// field returns the object under a key; nil if there is none.
+// field returns the object under a key, or nil.
 func field(o object, key string) object { found, _ := o[key].(object); return found }
 
-// text returns the text under a key; empty if there is none.
+// text returns the text under a key, or "".
 func text(o object, key string) string { found, _ := o[key].(string); return found }
 
 // items returns the objects of the list under a key.
@@ -264,7 +264,7 @@ func items(o object, key string) []object {
 	return found
 }
 
-// first returns the first object of the list under a key; nil if there is none.
+// first returns the first object of the list under a key, or nil.
 func first(o object, key string) object {
 	if list := items(o, key); len(list) > 0 {
 		return list[0]
@@ -298,8 +298,8 @@ func has(what string, o, want object) error {
 	return same(what, want, got)
 }
 
-// anID matches what is different in each cloud: ids of resources, projects and users.
+// anID matches text that differs between clouds: ids of resources, projects and users.
 var anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}`)
 
-// withoutIDs puts the word ID in the place of each id.
+// withoutIDs replaces each id with the word ID.
 func withoutIDs(text string) string { return anID.ReplaceAllString(text, "ID") }

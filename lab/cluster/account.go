@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// addUser copies the account files of the folder etc into the folder to, with the user and without passwords. It
-// returns the user's number. A computer on which eiffel is installed has a user of that name, whose entry in shadow(5)
-// is locked: an sshd without PAM rejects such a user's keys.
+// addUser copies the account files of the folder etc into the folder to, with the user but without passwords. It
+// returns the user's id. A computer on which eiffel is installed has a user of that name, whose entry in shadow(5) is
+// locked: an sshd without PAM rejects such a user's keys.
 func addUser(etc, to string) (uid int, err error) {
 	files := map[string]string{}
 	for _, name := range []string{"passwd", "group", "shadow"} {
@@ -31,7 +31,7 @@ func addUser(etc, to string) (uid int, err error) {
 			[]byte(withEntry(withoutPasswords(files["shadow"]), User+":*:::::::")), 0o600))
 }
 
-// withoutPasswords returns the text of shadow(5) with "*" instead of each password.
+// withoutPasswords returns the text of shadow(5) with "*" in place of each password.
 func withoutPasswords(text string) string {
 	var all strings.Builder
 	for line := range strings.Lines(text) {
@@ -44,10 +44,10 @@ func withoutPasswords(text string) string {
 	return all.String()
 }
 
-// firstID is above the numbers that Debian gives to users and groups of a computer (adduser.conf(5)) in practice.
+// firstID is in practice above the ids that Debian assigns to users and groups (adduser.conf(5)).
 const firstID = 20000
 
-// freeID returns the first number from firstID on that no entry of passwd(5) or group(5) has.
+// freeID returns the first id from firstID on that is in no entry of passwd(5) or group(5).
 func freeID(accounts ...string) int {
 	taken := map[string]bool{}
 	for _, text := range accounts {
@@ -64,7 +64,7 @@ func freeID(accounts ...string) int {
 	return id
 }
 
-// withEntry returns the text of passwd(5) or group(5) with an entry, instead of one with the same name.
+// withEntry returns the text of passwd(5) or group(5) with an entry, which replaces an entry of the same name.
 func withEntry(text, entry string) string {
 	name, _, _ := strings.Cut(entry, ":")
 	var all strings.Builder

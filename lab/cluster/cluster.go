@@ -1,6 +1,6 @@
 // Package cluster runs a whole cluster on one computer, for the demo and the end-to-end tests: an OpenStack-compatible
-// cloud whose servers are namespaces, a control host, which is the computer itself in a mount namespace with a user of
-// its own, and the user's cluster directory, from which reconfigure deploys real Slurm.
+// cloud whose servers are namespaces, a control host, which is the computer itself in another mount namespace with its
+// own user, and that user's cluster directory, from which reconfigure deploys real Slurm.
 package cluster
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// Password is that of the lab's cloud: text that is nowhere else.
+// Password is the password of the lab's cloud: text that occurs nowhere else.
 const Password = "the-password-of-the-cloud-of-the-lab"
 
 // ControlNodeName is the name of the server that runs slurmctld.
@@ -37,36 +37,35 @@ type Config struct {
 	Name string
 	// Gateway is the computer's address on the lab's network, with the length of its prefix.
 	Gateway netip.Prefix
-	// Checkout is the folder that terraform/, ansible/ and slurmscripts/ are copied from, and that reconfigure is built
-	// from.
+	// Checkout is the folder from which terraform/, ansible/ and slurmscripts/ are copied and reconfigure is built.
 	Checkout string
 	Tools    tools.Paths
-	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
-	// with Tools.Image.
+	// Systemd is the base of the images if machines have systemd, and jobs of Slurm control groups; "" means
+	// sysvinit, with Tools.Image.
 	Systemd string
-	// Libvirt has the cloud be libvirt on this computer, and the nodes virtual machines, of the image ImageV1 and the
-	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
+	// Libvirt makes the cloud libvirt on this computer. The nodes are virtual machines of the image ImageV1 and the
+	// flavor FlavorSmall; Lab.Cloud and Lab.Host are nil.
 	Libvirt bool
-	// OtherCloud starts a cloud like labcloud, where the cloud is not to be labcloud; else it is nil.
+	// OtherCloud starts a cloud in place of labcloud; nil means labcloud.
 	OtherCloud func(context.Context, labcloud.Config, *machine.Host) (Cloud, error)
-	// Packages, if not "", has the control host be a machine of Systemd instead of this computer, and is the folder of
-	// the packages that it installs: see [image.ControlHost].
+	// Packages, if not "", makes the control host a machine of Systemd instead of this computer. It is the folder
+	// of the packages that the machine installs: see [image.ControlHost].
 	Packages string
 	Groups   []NodeGroup
-	// Partitions are Slurm's; nil is one with all groups.
+	// Partitions are Slurm's; nil means one with all groups.
 	Partitions []Partition
-	// Log gets the errors of the lab itself.
+	// Log receives errors of the lab itself.
 	Log *slog.Logger
 }
 
-// Cloud is a cloud in the place of labcloud, of the same configuration, whose servers are machines of the lab.
+// Cloud is a cloud that replaces labcloud. It has the same configuration, and its servers are machines of the lab.
 type Cloud interface {
 	// Servers returns all servers.
 	Servers() []labcloud.Server
-	// Files returns files of the cluster directory by their names: clouds.yaml, or that of another kind of cloud, with
-	// one cloud of the given name, and what goes with it.
+	// Files returns files for the cluster directory by name: clouds.yaml, or the file of another kind of cloud,
+	// with one cloud of the given name; and the files that this file needs.
 	Files(name string) map[string][]byte
-	// Close ends the cloud. Its machines are left to the hypervisor.
+	// Close ends the cloud. The hypervisor keeps the machines.
 	Close(context.Context) error
 }
 
@@ -75,13 +74,13 @@ type Lab struct {
 	Dir         string // all files of this lab
 	Site        string // the cluster directory, in Dir
 	Declaration Declaration
-	Cloud       *labcloud.Cloud // nil where the cloud is another one
+	Cloud       *labcloud.Cloud // nil with another cloud
 	Images      *image.Store    // of the machines
 	Host        *machine.Host
-	Environ     []string // further entries of the environment of the control host's user
+	Environ     []string // additional environment variables of the control host's user
 
 	cfg       Config
-	other     Cloud  // nil where the cloud is labcloud
+	other     Cloud  // nil with labcloud
 	uid       int    // of the control host's user and group
 	hostKey   string // public, of the control host's sshd
 	publicKey string // of the key that is authorized on the nodes
@@ -91,7 +90,7 @@ type Lab struct {
 	undo      []func() error
 }
 
-// Start starts a lab: the cloud is empty, and the cluster is declared but not deployed. Close MUST be called.
+// Start starts a lab with an empty cloud. The cluster is declared but not deployed. Close MUST be called.
 func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -142,7 +141,7 @@ func newFolder(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// Cleanup removes the files and processes of a lab that was killed. It is an error if the lab runs.
+// Cleanup removes the files and processes of a lab that was killed. If the lab runs, it returns an error.
 func Cleanup(name string) error {
 	dir := folder(name)
 	if err := machine.Cleanup(name, filepath.Join(dir, "machines")); err != nil {
@@ -154,7 +153,7 @@ func Cleanup(name string) error {
 	return errors.Join(endProcesses(dir), os.RemoveAll(dir))
 }
 
-// folder returns the lab's folder. It is not in /tmp, which may be a tmpfs, since it has the disks of many nodes.
+// folder returns the lab's folder. It is not below /tmp, which may be a tmpfs, since it holds the disks of many nodes.
 func folder(name string) string { return filepath.Join("/var/tmp", "eiffel-lab-"+name) }
 
 // siteFolder returns the cluster directory of the lab in the folder dir.
@@ -164,7 +163,7 @@ func (l *Lab) file(elem ...string) string {
 	return filepath.Join(append([]string{l.Dir}, elem...)...)
 }
 
-// Close ends everything that the lab started, workers of reconfigure included, and removes its files.
+// Close ends all processes that the lab started, including reconfigure's workers, and removes its files.
 func (l *Lab) Close() error {
 	var errs []error
 	for i := len(l.undo) - 1; i >= 0; i-- {
@@ -208,7 +207,7 @@ func (l *Lab) startCloud(ctx context.Context) error {
 	return l.serve()
 }
 
-// startOther starts another cloud than labcloud.
+// startOther starts a cloud other than labcloud.
 func (l *Lab) startOther(ctx context.Context, cfg labcloud.Config) (err error) {
 	if l.other, err = l.cfg.OtherCloud(ctx, cfg, l.Host); err != nil {
 		return err
@@ -228,7 +227,7 @@ func (l *Lab) Servers() []labcloud.Server {
 // CloudsFile returns the path of the clouds.yaml of the cluster directory.
 func (l *Lab) CloudsFile() string { return filepath.Join(l.Site, "clouds.yaml") }
 
-// writeCloud writes files of the cloud to the cluster directory.
+// writeCloud writes the cloud's files to the cluster directory.
 func (l *Lab) writeCloud(files map[string][]byte) error {
 	errs := []error{os.MkdirAll(l.Site, 0o755)}
 	for name, text := range files {
@@ -237,7 +236,7 @@ func (l *Lab) writeCloud(files map[string][]byte) error {
 	return errors.Join(errs...)
 }
 
-// serve serves the cloud's API on loopback where only the computer itself needs it, else on the lab's network.
+// serve serves the cloud's API on loopback if only this computer needs it, otherwise on the lab's network.
 func (l *Lab) serve() error {
 	listener, err := net.Listen("tcp", l.apiAddress())
 	if err != nil {
@@ -259,8 +258,8 @@ func (l *Lab) serve() error {
 	return l.writeCloud(map[string][]byte{filepath.Base(l.CloudsFile()): l.Cloud.CloudsYAML(cloudName, url)})
 }
 
-// Interpose has a handler answer the calls of labcloud's API, until it is called with nil. The handler is made from the
-// cloud's own.
+// Interpose makes a handler answer the calls of labcloud's API. The function gets the cloud's own handler.
+// Interpose(nil) ends this.
 func (l *Lab) Interpose(make func(http.Handler) http.Handler) {
 	handler := l.Cloud.Handler()
 	if make != nil {
@@ -289,12 +288,12 @@ func (l *Lab) images() (*image.Store, error) {
 	return store, store.Add(ControlHostName, files)
 }
 
-// ImageID returns a UUID, as Glance would, from which the image can be recognized in logs.
+// ImageID returns an image id, a UUID as in Glance, that can be recognized in logs.
 func ImageID(name string) string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", []byte(name[len(name)-2:]))
 }
 
-// makeSite creates the cluster directory, with the contents of an administrator's checkout.
+// makeSite creates the cluster directory, as in an administrator's checkout.
 func (l *Lab) makeSite(ctx context.Context) error {
 	for _, part := range []string{"terraform", "ansible", "slurmscripts"} {
 		if err := os.CopyFS(filepath.Join(l.Site, part), os.DirFS(filepath.Join(l.cfg.Checkout, part))); err != nil {
@@ -327,7 +326,7 @@ func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 	return &exec.Cmd{Err: fmt.Errorf("the cloud has no server %s", node)}
 }
 
-// Terraform returns a call of Terraform in the root module, as an administrator would make it.
+// Terraform returns a call of Terraform in the root module, as an administrator would run it.
 func (l *Lab) Terraform(ctx context.Context, args ...string) *exec.Cmd {
 	return l.TerraformIn(ctx, filepath.Join(l.Directory(), "terraform", "openstack"), args...)
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// The control host is this computer in a mount namespace of its own, in which one user more exists: the owner of the
-// cluster directory, with a home and keys. The homes of root and of the computer's own users are not visible there, nor
-// is its /tmp. It may be a machine instead: see controlmachine.go.
+// The control host is this computer in another mount namespace. An additional user exists there, with a home and keys,
+// who owns the cluster directory. The computer's /tmp and the homes of root and the other users are not visible there.
+// The control host may also be a machine: see controlmachine.go.
 
 // ControlHostName is the name of the control host for [Enter].
 const ControlHostName = "control-host"
@@ -29,7 +29,7 @@ const ControlHostName = "control-host"
 // User is the control host's user, who runs reconfigure.
 const User = "eiffel"
 
-// sshPort is not 22, since the computer may have an sshd of its own.
+// sshPort is not 22, since the computer may run another sshd.
 const sshPort = 2222
 
 //go:embed controlhost.sh
@@ -40,23 +40,23 @@ func (l *Lab) host(elem ...string) string {
 	return l.file(append([]string{ControlHostName}, elem...)...)
 }
 
-// home returns the path of a file of the user's, as it is outside of the namespace.
+// home returns the path of a user's file outside of the namespace.
 func (l *Lab) home(elem ...string) string {
 	return l.host(append([]string{"home", User}, elem...)...)
 }
 
-// toolsFolder returns where Terraform and the provider's mirror are on the control host.
+// toolsFolder returns the folder of Terraform and the provider's mirror on the control host.
 func toolsFolder(dir string) string { return filepath.Join(dir, "tools") }
 
 func (l *Lab) terraformBinary() string { return filepath.Join(toolsFolder(l.Dir), "terraform") }
 func (l *Lab) pluginsFolder() string   { return filepath.Join(toolsFolder(l.Dir), "plugins") }
 
-// makeUser makes the user's account, home and key, and the host's own key.
+// makeUser makes the user's account, home and key, and the host key.
 func (l *Lab) makeUser(ctx context.Context) error {
 	err := errors.Join(
 		os.Mkdir(l.host(), 0o700), os.Mkdir(l.host("etc"), 0o755), os.Mkdir(l.host("work"), 0o755),
 		os.MkdirAll(l.home(".ssh"), 0o700), os.Chmod(l.host("home"), 0o755),
-		// Terraform finds the provider there without a setting in the environment, also in Slurm's calls.
+		// Terraform finds the provider there without an environment variable, also in Slurm's calls.
 		os.WriteFile(l.home(".terraformrc"), []byte(tools.TerraformRC(l.pluginsFolder())), 0o644))
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func makeKey(ctx context.Context, file string) (public string, err error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// give makes the user the owner of files and folders, and of all that is in these.
+// give makes the user the owner of files and folders with all their contents.
 func (l *Lab) give(paths ...string) error {
 	var errs []error
 	for _, path := range paths {

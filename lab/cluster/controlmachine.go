@@ -18,8 +18,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// A control host that is a machine of the lab has the release of the nodes, systemd, and all that an administrator
-// installs by the steps of docs/start/tutorial.md. Only Go and git are not there: the program is built on this computer.
+// A control host that is a machine of the lab has the release of the nodes, systemd, and everything that an
+// administrator installs as in docs/start/tutorial.md, except Go and git: this computer builds the program.
 
 const (
 	machineSite      = "/opt/eiffel"
@@ -29,7 +29,7 @@ const (
 
 func (l *Lab) hasMachine() bool { return l.cfg.Packages != "" }
 
-// Directory returns the cluster directory as the control host has it.
+// Directory returns the path of the cluster directory on the control host.
 func (l *Lab) Directory() string {
 	if l.hasMachine() {
 		return machineSite
@@ -37,7 +37,7 @@ func (l *Lab) Directory() string {
 	return l.Site
 }
 
-// terraform returns the path of Terraform as the control host has it.
+// terraform returns the path of Terraform on the control host.
 func (l *Lab) terraform() string {
 	if l.hasMachine() {
 		return machineTerraform
@@ -54,7 +54,7 @@ func (l *Lab) network() labcloud.Network {
 	return n
 }
 
-// apiAddress returns where the cloud's API listens.
+// apiAddress returns the address at which the cloud's API listens.
 func (l *Lab) apiAddress() string {
 	if l.hasMachine() {
 		return netip.AddrPortFrom(l.cfg.Gateway.Addr(), 0).String()
@@ -68,8 +68,8 @@ func (l *Lab) machineAddress() netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// bootControlHost boots the machine, which the cloud does not know, and installs what it needs. The cluster directory
-// is a volume of it.
+// bootControlHost boots the machine, which the cloud does not know, and installs what it needs. The machine has the
+// cluster directory as a volume.
 func (l *Lab) bootControlHost(ctx context.Context) error {
 	l.Host.AddVolume(ControlHostName, l.Site, machineSite)
 	err := l.Host.Boot(ctx, labcloud.Machine{
@@ -112,7 +112,7 @@ func (l *Lab) installPackages(context.Context) error {
 	return err
 }
 
-// followInstall types the first section of the tutorial.
+// followInstall runs the commands of the tutorial's first section.
 func (l *Lab) followInstall(ctx context.Context) error {
 	if err := l.FollowTutorial(ctx, "Install"); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (l *Lab) followInstall(ctx context.Context) error {
 	return err
 }
 
-// installTerraform does what terraform/openstack/README.md says for a site without internet.
+// installTerraform follows terraform/openstack/README.md for a site without internet.
 func (l *Lab) installTerraform(ctx context.Context) error {
 	root, err := l.Host.Root(ControlHostName)
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *Lab) installTerraform(ctx context.Context) error {
 		os.WriteFile(file, []byte(tools.TerraformRC(machineMirror)), 0o644), l.give(file))
 }
 
-// finishSite gives the cluster directory what `make install-service` needs, and its owner.
+// finishSite adds to the cluster directory the files that `make install-service` needs, and sets its owner.
 func (l *Lab) finishSite(ctx context.Context) error {
 	return errors.Join(
 		copyTree(ctx, filepath.Join(l.cfg.Checkout, "systemd"), l.Site),
@@ -149,7 +149,7 @@ func (l *Lab) finishSite(ctx context.Context) error {
 		l.give(l.Site))
 }
 
-// copyTree copies a file or a folder, and what links lead to.
+// copyTree copies a file or folder, and follows symbolic links.
 func copyTree(ctx context.Context, from, to string) error {
 	out, err := exec.CommandContext(ctx, "cp", "--recursive", "--dereference", from, to).CombinedOutput()
 	if err != nil {
@@ -158,7 +158,7 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// asRoot runs a command of the shell as root on the control host that is a machine, and returns its output.
+// asRoot runs a shell command as root on a control host that is a machine, and returns its output.
 func (l *Lab) asRoot(command string) (string, error) {
 	out, err := l.Host.Command(ControlHostName, "sh", "-c", command).CombinedOutput()
 	if err != nil {
@@ -167,7 +167,7 @@ func (l *Lab) asRoot(command string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// onMachine is [Lab.OnControlHost] in the machine.
+// onMachine is [Lab.OnControlHost] for a control host that is a machine.
 func (l *Lab) onMachine(ctx context.Context, dir string, argv ...string) *exec.Cmd {
 	words := []string{"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--", "env", "-i",
 		"--chdir=" + dir}
@@ -177,8 +177,8 @@ func (l *Lab) onMachine(ctx context.Context, dir string, argv ...string) *exec.C
 	return cmd
 }
 
-// InstallService has systemd run the worker, as docs/guides/worker.md says, in a control host that is a
-// machine. The declaration says so from then on.
+// InstallService makes systemd run the worker on a control host that is a machine, as docs/guides/worker.md says, and
+// declares it.
 func (l *Lab) InstallService() error {
 	if _, err := l.asRoot("make --directory=" + machineSite + " install-service"); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Declaration is group_vars/all.yml as the lab writes it. The file in the checkout documents the keys.
+// Declaration is group_vars/all.yml in the lab's form. The file in the checkout documents the keys.
 type Declaration struct {
 	ClusterName    string         `yaml:"cluster_name"`
 	Provider       string         `yaml:"provider,omitempty"`
@@ -40,7 +40,7 @@ type ControlHost struct {
 	Others []FurtherControlHost `yaml:"others,omitempty"`
 }
 
-// FurtherControlHost is called where the first control host does not accept a request.
+// FurtherControlHost is an additional control host, which is called if the first one does not accept a request.
 type FurtherControlHost struct {
 	Address string `yaml:"address"`
 	Port    int    `yaml:"port"`
@@ -62,7 +62,7 @@ type KeyPair struct {
 	PublicKey string `yaml:"public_key"`
 }
 
-// NodeGroup is a pool of like nodes.
+// NodeGroup is a group of equal nodes.
 type NodeGroup struct {
 	Name     string `yaml:"name"`
 	Prefix   string `yaml:"prefix"`
@@ -72,7 +72,7 @@ type NodeGroup struct {
 	Network  string `yaml:"network"`
 	MinNodes int    `yaml:"min_nodes"`
 	MaxNodes int    `yaml:"max_nodes"`
-	// KeepPorts is nil where reconfigure chooses.
+	// KeepPorts is nil if reconfigure chooses.
 	KeepPorts *bool          `yaml:"keep_ports,omitempty"`
 	WhenIdle  string         `yaml:"when_idle,omitempty"`
 	MaxAge    string         `yaml:"max_age,omitempty"`
@@ -90,7 +90,7 @@ type Partition struct {
 	Slurm   map[string]any `yaml:"slurm"`
 }
 
-// Slurm has Slurm's times, in seconds, and further settings.
+// Slurm has Slurm's times in seconds and additional settings.
 type Slurm struct {
 	SuspendTime          int               `yaml:"suspend_time"`
 	SuspendTimeout       int               `yaml:"suspend_timeout"`
@@ -102,7 +102,7 @@ type Slurm struct {
 	Extra                map[string]string `yaml:"extra"`
 }
 
-// Group returns a group of small nodes for a declaration, which the caller may change.
+// Group returns a group of small nodes for a declaration; the caller may change it.
 func Group(name, prefix string, persistent, most int) NodeGroup {
 	return NodeGroup{
 		Name: name, Prefix: prefix, Width: 2, Image: ImageV1, Flavor: FlavorSmall, Network: networkName,
@@ -111,7 +111,7 @@ func Group(name, prefix string, persistent, most int) NodeGroup {
 	}
 }
 
-// The cloud's names. Both images differ only in /etc/image-release.
+// Names in the cloud. The two images differ only in /etc/image-release.
 const (
 	ImageV1     = "node-v1"
 	ImageV2     = "node-v2"
@@ -139,7 +139,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		NodeGroups:     groups,
 		Partitions:     partitions,
 		Slurm: Slurm{
-			// ResumeTimeout is long, since nodes come late when several labs share two cores.
+			// ResumeTimeout is long, since nodes come up late when several labs share two cores.
 			SuspendTime: 15, SuspendTimeout: 12, ResumeTimeout: 300,
 			// Slurm checks every two seconds instead of ten whether nodes must power up or down.
 			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
@@ -154,7 +154,8 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 	}
 }
 
-// controlHost declares the control host. A machine's host key is where Debian has it, and need not be declared.
+// controlHost declares the control host. The host key of a machine is in Debian's default place and need not be
+// declared.
 func (l *Lab) controlHost() ControlHost {
 	if l.hasMachine() {
 		return ControlHost{Address: l.machineAddress().String(), Port: 22, User: User, Directory: l.Directory()}
@@ -164,8 +165,8 @@ func (l *Lab) controlHost() ControlHost {
 	}
 }
 
-// extra returns Slurm's further settings. Machines with systemd have control groups; without it, Slurm must not use
-// them, nor compare the nodes with the computer, whose hardware they have.
+// extra returns additional settings of Slurm. Machines with systemd have control groups. Without systemd, Slurm must
+// not use control groups, and must not compare the nodes with this computer, whose hardware they show.
 func (l *Lab) extra() map[string]string {
 	extra := map[string]string{"SchedulerParameters": "sched_interval=5", "KillWait": "5"}
 	if !l.hasSystemd() {
@@ -197,10 +198,10 @@ func (l *Lab) Declare(d Declaration) error {
 		os.Lchown(dir, l.uid, l.uid), l.give(file, variables))
 }
 
-// hasSystemd reports whether the nodes have systemd, and so control groups.
+// hasSystemd reports whether the nodes have systemd, and thus control groups.
 func (l *Lab) hasSystemd() bool { return l.cfg.Systemd != "" || l.cfg.Libvirt }
 
-// withoutCgroups is group_vars/cluster.yml of machines without control groups. slurmd of Slurm 22.05 always loads a
+// withoutCgroups is group_vars/cluster.yml for machines without control groups. slurmd of Slurm 22.05 always loads a
 // cgroup plugin, and only that of version 1 works without a cgroup file system.
 const withoutCgroups = `slurm_cgroup_conf: |
   CgroupPlugin=cgroup/v1

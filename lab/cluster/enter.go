@@ -17,8 +17,8 @@ import (
 // urlFile, in a lab's folder, has the URL of its cloud.
 const urlFile = "cloud-url"
 
-// Enter returns a command that runs in a lab of another process: as root in a node, or as the user of the control host
-// in the cluster directory.
+// Enter returns a command that runs in a lab of another process: in a node as root, or in the cluster directory as the
+// user of the control host.
 func Enter(ctx context.Context, lab, node string, argv ...string) (*exec.Cmd, error) {
 	dir := folder(lab)
 	if node == ControlHostName {

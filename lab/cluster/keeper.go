@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeperVariable, in the environment, has this program clean up after a lab. Its value is the lab's name.
+// keeperVariable, in the environment, makes this program clean up after a lab. Its value is the lab's name.
 const keeperVariable = "EIFFEL_LAB_KEEPER"
 
-// keeperPatience is how long a keeper tries to clean up, and how long it waits for another one that does.
+// keeperPatience limits the time for which a keeper tries to clean up, and for which it waits for another keeper.
 const keeperPatience = time.Minute
 
-// KeepIfAsked does not return where this process was started by [Keep]. A program that calls Keep MUST call it first.
+// KeepIfAsked does not return in a process that [Keep] started. A program that calls Keep MUST call it first.
 func KeepIfAsked() {
 	name := os.Getenv(keeperVariable)
 	if name == "" {
@@ -33,11 +33,11 @@ func KeepIfAsked() {
 	os.Exit(0)
 }
 
-// Keep starts a process that cleans up after the lab of a name when this process has ended in any way, also by SIGKILL.
-// This process ends when its parent does, `go test` for instance. The lab is started afterwards; release is called when
-// it is closed.
+// Keep starts a process that cleans up after the named lab when this process ends in any way, including SIGKILL. This
+// process ends when its parent ends, for example `go test`. Call Keep before the lab starts, and release after it is
+// closed.
 //
-// The other process has this one's standard error, so `go test` waits for its end.
+// The keeper shares this process's standard error, so `go test` waits until the keeper ends.
 func Keep(name string) (release func() error, err error) {
 	keeper := exec.Command("/proc/self/exe")
 	keeper.Env = append(os.Environ(), keeperVariable+"="+name)
@@ -55,7 +55,7 @@ func Keep(name string) (release func() error, err error) {
 		return nil, err
 	}
 	release = func() error {
-		_ = stdin.Close() // an end before is reported below
+		_ = stdin.Close() // if it ends before, the error is reported below
 		return keeper.Wait()
 	}
 	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
@@ -64,9 +64,9 @@ func Keep(name string) (release func() error, err error) {
 	return release, endWithParent()
 }
 
-// keep cleans up after the lab when in has ended. It says on out that it waits for that.
+// keep cleans up after the lab when in reaches its end. It tells on out when it begins to wait for that.
 func keep(name string, in io.Reader, out io.Writer) error {
-	// One at a time, so that the keeper of a former lab does not remove the files of the next one.
+	// Only one keeper runs at a time, so that the keeper of an old lab does not remove the files of the next one.
 	var claim net.Listener
 	err := retry(func() (err error) {
 		claim, err = net.Listen("unix", "@eiffel-lab-keeper/"+name) // it ends with this process (unix(7))
@@ -81,7 +81,7 @@ func keep(name string, in io.Reader, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "ready")
 	_, _ = io.Copy(io.Discard, in)
-	return retry(func() error { return Cleanup(name) }) // the kernel may be ending the lab's processes still
+	return retry(func() error { return Cleanup(name) }) // the kernel may still be ending the lab's processes
 }
 
 func retry(do func() error) error {
@@ -92,7 +92,8 @@ func retry(do func() error) error {
 	}
 }
 
-// endWithParent has this process end as soon as its parent has. PR_SET_PDEATHSIG would act when a thread of it ends.
+// endWithParent ends this process as soon as its parent ends. PR_SET_PDEATHSIG would act when a thread of the parent
+// ends.
 func endWithParent() error {
 	parent, err := unix.PidfdOpen(os.Getppid(), 0)
 	if err != nil {

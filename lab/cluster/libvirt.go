@@ -10,10 +10,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/libvirtd"
 )
 
-// libvirtFolder returns the folder of libvirtd in that of a lab.
+// libvirtFolder returns the folder of libvirtd inside a lab's folder.
 func libvirtFolder(dir string) string { return filepath.Join(dir, "libvirt") }
 
-// startLibvirt starts a libvirtd of the lab's own, with the image of the nodes.
+// startLibvirt starts the lab's own libvirtd with the image of the nodes.
 func (l *Lab) startLibvirt(ctx context.Context) error {
 	daemon, err := libvirtd.Start(ctx, libvirtd.Config{
 		Name: l.cfg.Name, Dir: libvirtFolder(l.Dir), Gateway: l.cfg.Gateway, Accounts: l.host("etc"),

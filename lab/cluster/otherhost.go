@@ -19,15 +19,15 @@ import (
 // StartControlHost starts the control host again after StopControlHost.
 func (l *Lab) StartControlHost(ctx context.Context) error { return l.startControlHost(ctx) }
 
-// StopControlHost kills all processes on the control host at once, its sshd too, as the loss of its power does.
+// StopControlHost kills all processes on the control host at once, including its sshd, like a power loss.
 func (l *Lab) StopControlHost() error {
 	space, err := os.Readlink(filepath.Join("/proc", l.ControlHostSSHD(), "ns", "mnt"))
 	if err != nil {
 		return fmt.Errorf("the control host is not up: %w", err)
 	}
-	// Processes of the other host are in a namespace of their own.
+	// Processes of the other host are in another namespace.
 	if _, err := procs.End(func(id int) bool {
-		in, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", id)) // a process that has ended has none
+		in, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", id)) // a process that has ended has no namespace
 		return in == space
 	}); err != nil {
 		return fmt.Errorf("stop the control host: %w", err)
@@ -42,12 +42,12 @@ func (l *Lab) ControlHostSSHD() string {
 	return strings.TrimSpace(string(pid))
 }
 
-// OtherHost is a further control host: another mount namespace of the computer, with the same user, but with an
-// address, a home and a cluster directory of its own. The paths on it are those of the first one.
+// OtherHost is a further control host: another mount namespace of the computer, with the same user, but with its own
+// address, home and cluster directory. It has the same paths as the first one.
 type OtherHost struct {
 	lab  *Lab
 	dir  string // of its files
-	Site string // its cluster directory, as it is outside of the namespace
+	Site string // its cluster directory, by its path outside of the namespace
 	// Declared is its entry in the declaration.
 	Declared FurtherControlHost
 }
@@ -56,7 +56,7 @@ func (o *OtherHost) file(elem ...string) string {
 	return filepath.Join(append([]string{o.dir}, elem...)...)
 }
 
-// AddControlHost makes the address and the key of a further control host. One lab has at most one of them.
+// AddControlHost makes the address and the key of an additional control host. A lab has at most one.
 func (l *Lab) AddControlHost(ctx context.Context, address netip.Addr) (*OtherHost, error) {
 	o := &OtherHost{lab: l, dir: l.file("other-host"), Site: l.file("other-site")}
 	o.Declared = FurtherControlHost{Address: address.String(), Port: sshPort}

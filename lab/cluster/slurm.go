@@ -28,7 +28,7 @@ func (l *Lab) JobState(job string) (string, error) { return l.field("job", job, 
 // NodeState returns a node's base state and flags: IDLE+CLOUD+POWERED_DOWN, …
 func (l *Lab) NodeState(node string) (string, error) { return l.field("node", node, "State") }
 
-// NodeReason returns the reason of a node's state, with its author and time; "" if it is none or blank.
+// NodeReason returns the reason of a node's state, with its author and time; "" if it is empty or blank.
 func (l *Lab) NodeReason(node string) (string, error) {
 	reason, err := l.field("node", node, "Reason")
 	if strings.HasPrefix(strings.TrimSpace(reason), "[") {
@@ -44,7 +44,7 @@ func (l *Lab) field(kind, name, field string) (string, error) {
 		return "", fmt.Errorf("scontrol show %s %s: %w: %s", kind, name, err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		// A reason has blanks, and is last in its line.
+		// A reason may contain blanks; it is the last field of its line.
 		if _, value, ok := strings.Cut(" "+strings.TrimSpace(line), " "+field+"="); ok {
 			if field != "Reason" {
 				value, _, _ = strings.Cut(value, " ")

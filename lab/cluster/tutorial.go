@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// tutorial is the page whose commands labs with a control host that is a machine type.
+// tutorial is the page whose commands are run in labs whose control host is a machine.
 const tutorial = "docs/start/tutorial.md"
 
-// step is a command of the tutorial, who types it, and lines that it prints.
+// step is a command of the tutorial, with the user who types it and lines that it prints.
 type step struct {
 	prompt, command string
 	prints          []string
@@ -27,8 +27,8 @@ const (
 	onControlPrompt = "control$ "
 )
 
-// stepsOf returns the commands of a section of the tutorial. Lines of code below a command are what it prints, except
-// those with "…".
+// stepsOf returns the commands of a section of the tutorial. Lines of code below a command are its output, except lines
+// with "…".
 func stepsOf(page, section string) ([]step, error) {
 	_, rest, found := strings.Cut(page, "\n## "+section+"\n")
 	text, _, _ := strings.Cut(rest, "\n## ")
@@ -60,14 +60,15 @@ func stepsOf(page, section string) ([]step, error) {
 // quantities matches numbers and durations, which differ from run to run.
 var quantities = regexp.MustCompile(`[0-9][0-9hms.]*`)
 
-// printed reports whether a line is in the output of a command, apart from numbers and blanks.
+// printed reports whether a line is in the output of a command; numbers and blanks may differ.
 func printed(out, line string) bool {
 	same := func(s string) string { return strings.Join(strings.Fields(quantities.ReplaceAllString(s, "0")), " ") }
 	return strings.Contains(same(out), same(line))
 }
 
-// FollowTutorial types the commands of a section of docs/start/tutorial.md, each by who the prompt says, on a control
-// host that is a machine. Each must succeed and print the lines of the page. The lab's log has the whole output.
+// FollowTutorial runs the commands of a section of docs/start/tutorial.md on a control host that is a machine, each as
+// the user whom the prompt shows. Each must succeed and print the lines on the page. The lab's log gets the whole
+// output.
 func (l *Lab) FollowTutorial(ctx context.Context, section string) error {
 	page, err := os.ReadFile(filepath.Join(l.cfg.Checkout, tutorial))
 	if err != nil {
@@ -104,7 +105,7 @@ func (l *Lab) typed(ctx context.Context, s step) *exec.Cmd {
 	return l.onMachine(ctx, l.prompt(), "sh", "-c", s.command)
 }
 
-// prompt returns where the user of the control host types: in the cluster directory, when it is there.
+// prompt returns the folder in which the control host's user types: the cluster directory, once it is declared.
 func (l *Lab) prompt() string {
 	if l.Declaration.ClusterName == "" {
 		return "/"

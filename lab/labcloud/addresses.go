@@ -7,16 +7,15 @@ import (
 	"net/netip"
 )
 
-// pool allocates the addresses of a subnet in order, and released ones only when the rest is used up, the longest free
-// first. So a new server rarely has the address of a server that was deleted shortly before, for which host keys and
-// names may be cached.
+// pool allocates the addresses of a subnet in order. It reuses released ones only when no others are left, the longest
+// free first: clients may still cache names and host keys for an address that was released shortly before.
 type pool struct {
 	next, last netip.Addr
 	used       map[netip.Addr]bool
 	returned   []netip.Addr
 }
 
-// newPool returns the pool of a network. The gateway is used.
+// newPool returns the pool of a network. The gateway counts as used.
 func newPool(n Network) *pool {
 	p := &pool{next: n.First, last: n.Last, used: make(map[netip.Addr]bool)}
 	subnet := n.CIDR.Masked()
@@ -83,7 +82,7 @@ type subnetwork struct {
 	Network
 	id, subnetID string
 	pool         *pool
-	// first and last bound the pool as it was at the beginning.
+	// first and last are the bounds of the pool at the beginning.
 	first, last netip.Addr
 }
 
@@ -101,14 +100,14 @@ type fixedIP struct {
 	IPAddress netip.Addr `json:"ip_address"`
 }
 
-// wantedIP is how requests ask for an address: either part may be missing.
+// wantedIP is an address as requests ask for it: either part may be missing.
 type wantedIP struct {
 	SubnetID  string `json:"subnet_id"`
 	IPAddress string `json:"ip_address"`
 }
 
-// allocate allocates the requested addresses of a port, or one of the pool if it requests none. After an error none is
-// allocated.
+// allocate allocates the requested addresses of a port, or one from the pool if it requests none. If it returns an
+// error, it has allocated none.
 func (n *subnetwork) allocate(wanted []wantedIP) ([]fixedIP, error) {
 	if wanted == nil {
 		wanted = []wantedIP{{}}
@@ -148,7 +147,7 @@ func (n *subnetwork) allocateOne(w wantedIP) (netip.Addr, error) {
 	return a, nil
 }
 
-// release gives addresses back to the pool.
+// release returns addresses to the pool.
 func (n *subnetwork) release(ips []fixedIP) {
 	for _, ip := range ips {
 		n.pool.release(ip.IPAddress)

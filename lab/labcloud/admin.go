@@ -5,9 +5,8 @@ import (
 	"strconv"
 )
 
-// labRoutes are the cloud's own paths, for the lab's command line and tests.
-// Faults and counts have their own mutexes, so these handlers may run with the
-// cloud's.
+// labRoutes are the cloud's own paths, for the lab's command line and tests. Faults and counts have their own mutexes,
+// so these handlers may run while the cloud's mutex is locked.
 func (c *Cloud) labRoutes() []route {
 	return []route{
 		{lab, "GET /lab/faults", true, func(*request) (reply, error) {

@@ -29,7 +29,7 @@ type Cloud struct {
 	begun time.Time
 	// defaultGroup is the id of the security group "default".
 	defaultGroup string
-	// closing is closed when Close begins: it ends the calls that hang.
+	// closing is closed when Close begins, which ends the calls that hang.
 	closing chan struct{}
 	// operations counts the changes of servers that are under way.
 	operations sync.WaitGroup
@@ -53,7 +53,7 @@ type state struct {
 	floatingIPs    table[*floatingIP]
 	computeQuota   map[string]int
 	networkQuota   map[string]int
-	// used is the servers' usage of the compute quota.
+	// used is the part of the compute quota that the servers use.
 	used usage
 }
 
@@ -100,8 +100,8 @@ func New(cfg Config, h Hypervisor) (*Cloud, error) {
 	return c, nil
 }
 
-// AddImage adds an image. The hypervisor must know its id already. A used id is an error; a name may be used twice, as
-// in Glance.
+// AddImage adds an image. The hypervisor must know its id already. An id that is in use is an error; two images may
+// have the same name, as in Glance.
 func (c *Cloud) AddImage(id, name string) error {
 	if id == "" || name == "" {
 		return errors.New("an image needs an id and a name")
@@ -133,7 +133,7 @@ type Server struct {
 	// Flavor and Image are the flavor's name and the image's id.
 	Flavor string `json:"flavor"`
 	Image  string `json:"image"`
-	// Addresses are the fixed ones.
+	// Addresses are the fixed addresses.
 	Addresses []netip.Addr `json:"addresses"`
 	Created   time.Time    `json:"created"`
 	// Fault is why the server is in ERROR.
@@ -147,7 +147,7 @@ func (c *Cloud) Servers() []Server {
 	return c.serverList()
 }
 
-// serverList is Servers for a caller that has the mutex.
+// serverList is Servers for a caller that holds the mutex.
 func (c *Cloud) serverList() []Server {
 	list := make([]Server, 0, c.servers.size())
 	for _, s := range c.servers.all() {
@@ -163,11 +163,11 @@ func (c *Cloud) serverList() []Server {
 	return list
 }
 
-// closeParallel is how many machines Close destroys at a time.
+// closeParallel is the number of machines that Close destroys at a time.
 const closeParallel = 16
 
-// Close refuses further calls, ends those that hang, cancels changes that are under way and destroys all machines.
-// After an error (the hypervisor's, or the end of ctx) it may be called again.
+// Close rejects further calls, ends those that hang, cancels running changes and destroys all machines. If the
+// hypervisor fails or ctx ends, it returns an error and may be called again.
 func (c *Cloud) Close(ctx context.Context) error {
 	ids := c.shut()
 	done := make(chan struct{})
@@ -191,11 +191,11 @@ func (c *Cloud) Close(ctx context.Context) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // each error is in errs
+	_ = group.Wait() // errs has each error
 	return errors.Join(errs...)
 }
 
-// shut refuses new calls and cancels changes that are under way.
+// shut rejects new calls and cancels running changes.
 func (c *Cloud) shut() (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

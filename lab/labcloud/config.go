@@ -11,10 +11,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Config is the initial state of a cloud. All else (servers, ports, keys, security groups) is created by its API.
+// Config is the initial state of a cloud. Servers, ports, keys and security groups are created by its API.
 type Config struct {
-	// Project, User and Password are the only ones that Keystone knows, all in
-	// the domain "Default". None may be empty.
+	// Project, User and Password are the only ones that Keystone knows; all are in the domain "Default". None may
+	// be empty.
 	Project, User, Password string
 	// Region is the name of the only region; "RegionOne" if it is empty.
 	Region string
@@ -28,8 +28,8 @@ type Config struct {
 	Quotas Quotas
 	// Timings are the durations of changes.
 	Timings Timings
-	// Log gets a line for each call that the cloud cannot answer, and for each failed change of the hypervisor. It may
-	// be nil.
+	// Log receives a line for each call that the cloud cannot answer and for each change that fails in the
+	// hypervisor. It may be nil.
 	Log *slog.Logger
 }
 
@@ -38,37 +38,36 @@ type Network struct {
 	Name string
 	// CIDR is the subnet.
 	CIDR netip.Prefix
-	// First and Last bound the addresses that ports get. If they are zero,
-	// they are the subnet's first and last usable address.
+	// First and Last are the bounds of the ports' addresses. If they are zero, the subnet's first and last usable
+	// addresses are the bounds.
 	First, Last netip.Addr
-	// Gateway is the subnet's router, and never given to a port; zero if there
-	// is none.
+	// Gateway is the subnet's router, whose address no port gets; zero if there is none.
 	Gateway netip.Addr
-	// External networks are those that floating IPs come from.
+	// External marks a network that floating IPs come from.
 	External bool
 }
 
 // Flavor is a size of server.
 type Flavor struct {
-	// ID may be empty: then it is derived from the name.
+	// ID may be empty: then it is derived from Name.
 	ID, Name string
 	VCPUs    int
 	// RAM is in MiB.
 	RAM int
 	// Disk is in GiB.
 	Disk int
-	// ExtraSpecs are what the scheduler would look at.
+	// ExtraSpecs are the properties that a scheduler would read.
 	ExtraSpecs map[string]string
 }
 
-// Image is an image that servers can be made from.
+// Image is an image from which servers can be made.
 type Image struct {
-	// ID is also what the hypervisor knows the image by.
+	// ID is also the hypervisor's name for the image.
 	ID   string
 	Name string
 }
 
-// Quotas are limits of the project. Zero is no limit, as -1 is in the API.
+// Quotas are the project's limits. Zero means no limit, as -1 does in the API.
 type Quotas struct {
 	Instances, Cores int
 	// RAM is in MiB.
@@ -77,15 +76,15 @@ type Quotas struct {
 	Ports, FloatingIPs, SecurityGroups, SecurityGroupRules int
 }
 
-// Timings are the least times that servers stay in their transient states,
-// before the hypervisor is asked to act; zero is none.
+// Timings are the minimum times that servers stay in their transient states before the hypervisor is asked to act. Zero
+// means no delay.
 type Timings struct {
 	Build, Rebuild, Reboot, Resize, Delete time.Duration
-	// Power is for both os-start and os-stop.
+	// Power applies to both os-start and os-stop.
 	Power time.Duration
-	// Snapshot is for createImage.
+	// Snapshot applies to createImage.
 	Snapshot time.Duration
-	// Token is how long a token is valid; zero is an hour.
+	// Token is the lifetime of a token; zero means an hour.
 	Token time.Duration
 }
 
@@ -138,7 +137,7 @@ func (n Network) validate() error {
 	return nil
 }
 
-// namespace is for stable ids of what Config declares.
+// namespace makes stable ids for the resources that Config declares.
 var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("labcloud"))
 
 // stableID returns an id that depends only on a kind and a name.

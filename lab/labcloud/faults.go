@@ -17,32 +17,31 @@ import (
 type Kind string
 
 const (
-	// NoValidHost: the server goes to ERROR, with the scheduler's text.
+	// NoValidHost: the server goes to ERROR with the text of Nova's scheduler.
 	NoValidHost Kind = "no-valid-host"
-	// StuckBuild: the build never ends, and the server stays in BUILD or REBUILD
-	// until it is deleted, or the fault is cleared.
+	// StuckBuild: the build does not end: the server stays in BUILD or REBUILD until it is deleted or the fault is
+	// cleared.
 	StuckBuild Kind = "stuck-build"
-	// StuckDelete: the deletion is accepted, but never ends. The server stays as
-	// it is, with the task "deleting", until the fault is cleared.
+	// StuckDelete: the deletion is accepted but does not end: the server keeps its state, with the task "deleting",
+	// until the fault is cleared.
 	StuckDelete Kind = "stuck-delete"
 
-	// QuotaExceeded: the call is refused as if a quota were used up.
+	// QuotaExceeded: the call is rejected as if a quota were exceeded.
 	QuotaExceeded Kind = "quota"
-	// RateLimited: the call is refused with 429; Fault.Seconds is Retry-After.
+	// RateLimited: the call is rejected with 429; Fault.Seconds is Retry-After.
 	RateLimited Kind = "rate-limit"
-	// ServerError: the call is refused with 500, nothing is done.
+	// ServerError: the call is rejected with 500 and has no effect.
 	ServerError Kind = "server-error"
-	// Unavailable: the call is refused with 503, nothing is done.
+	// Unavailable: the call is rejected with 503 and has no effect.
 	Unavailable Kind = "unavailable"
-	// LostAnswer: the call is carried out, but the connection is cut before
-	// the answer.
+	// LostAnswer: the call takes effect, but the connection breaks before the answer.
 	LostAnswer Kind = "lost-answer"
-	// Hang: the call waits, before it is handled, until the client disconnects, the fault is cleared or Fault.Seconds
-	// are over. Then it goes on.
+	// Hang: the call waits before it is handled until the client disconnects, the fault is cleared or Fault.Seconds
+	// have passed. Then it continues.
 	Hang Kind = "hang"
 
-	// The others act inside the machine, or are about it: see the Flag constants. Fault.Seconds is how slow a slow boot
-	// is.
+	// The others act inside the machine or concern it: see the Flag constants. Fault.Seconds is the delay of a slow
+	// boot.
 	NoSSHD           Kind = FlagNoSSHD
 	NoSlurmd         Kind = FlagNoSlurmd
 	NoMunged         Kind = FlagNoMunged
@@ -53,14 +52,13 @@ const (
 	TruncatedConsole Kind = FlagTruncatedConsole
 )
 
-// onBuild are the kinds that take effect where a server is built: when it is
-// created or rebuilt. The others act on calls.
+// onBuild are the kinds that take effect when a server is built, that is, created or rebuilt. The others act on calls.
 func (k Kind) onBuild() bool {
 	return slices.Contains([]Kind{NoValidHost, StuckBuild, NoSSHD, NoSlurmd, NoMunged, NeverBoots, SlowBoot, Blocked,
 		FullDisk, TruncatedConsole}, k)
 }
 
-// onDelete are the kinds that take effect where a server is deleted.
+// onDelete are the kinds that take effect when a server is deleted.
 func (k Kind) onDelete() bool { return k == StuckDelete }
 
 func (k Kind) onCall() bool {
@@ -70,24 +68,22 @@ func (k Kind) onCall() bool {
 // Fault is a requested fault. It affects calls (or builds) that match both Server and Call; at least one of the two
 // must be given.
 type Fault struct {
-	// ID is given by the cloud.
+	// ID is assigned by the cloud.
 	ID   int  `json:"id"`
 	Kind Kind `json:"kind"`
-	// Server is a pattern, as path.Match takes it, for the name of the server
-	// that the call makes or concerns.
+	// Server is a pattern, in the syntax of path.Match, for the name of the server that the call makes or concerns.
 	Server string `json:"server,omitempty"`
-	// Call is a method and route as Cloud.Calls lists them, or the end of one:
-	// "POST servers", "POST servers/{id}/action rebuild". A fault that acts on
-	// calls and has none acts on any call for the server, a quota only where a
-	// server is created.
+	// Call is a method and route as Cloud.Calls lists them, or the end of one: "POST servers", "POST
+	// servers/{id}/action rebuild". Without it, a fault that acts on calls applies to every call for the server,
+	// and QuotaExceeded to the server's creation.
 	Call string `json:"call,omitempty"`
-	// Skip is how many matching calls pass before the first affected one: with 2 it is the third.
+	// Skip is the number of matching calls before the first affected one: with 2, the third call is affected.
 	Skip int `json:"skip,omitempty"`
-	// Count is how many are affected; zero means one.
+	// Count is the number of affected calls; zero means one.
 	Count int `json:"count"`
 	// Seconds is used by some kinds only.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Hits is how many were affected so far.
+	// Hits is the number of calls affected so far.
 	Hits int `json:"hits"`
 }
 
@@ -125,7 +121,7 @@ func (fs *Faults) Add(f Fault) (int, error) {
 	return f.ID, nil
 }
 
-// check refuses faults that could never have an effect, and completes Call.
+// check rejects faults that could never have an effect, and completes Call.
 func (fs *Faults) check(f Fault) (Fault, error) {
 	f.Hits, f.Count = 0, cmp.Or(f.Count, 1)
 	if f.Kind == QuotaExceeded && f.Call == "" {
@@ -158,7 +154,7 @@ func (fs *Faults) check(f Fault) (Fault, error) {
 	return f, nil
 }
 
-// resolve returns the one call that is text or ends with it.
+// resolve returns the one call that is equal to text or ends with it.
 func (fs *Faults) resolve(text string) (string, error) {
 	method, tail, _ := strings.Cut(text, " ")
 	var found []string
@@ -188,8 +184,8 @@ func (fs *Faults) List() []Fault {
 	return list
 }
 
-// Clear removes the fault with this id, or all faults if id is zero, and has the calls go on that hang because of it.
-// It reports whether there was one.
+// Clear removes the fault with this id, or all faults if id is zero, and lets the calls continue that hang because of
+// it. It reports whether there was one.
 func (fs *Faults) Clear(id int) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -220,7 +216,7 @@ func (o *order) strike(call, server string) bool {
 	return true
 }
 
-// onCall finds the fault for a call, the oldest if there are several.
+// onCall finds the fault for a call, or the oldest of several.
 func (fs *Faults) onCall(call, server string) (order, bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -235,7 +231,7 @@ func (fs *Faults) onCall(call, server string) (order, bool) {
 // buildFaults are the faults of one build of a server.
 type buildFaults struct {
 	noValidHost bool
-	// stuck is closed when a build that never ends may end; nil for others.
+	// stuck is closed when a stuck build may end; nil for others.
 	stuck     <-chan struct{}
 	flags     map[string]bool
 	bootDelay time.Duration
@@ -280,8 +276,8 @@ func (fs *Faults) onDelete(server string) <-chan struct{} {
 // duration is the fault's Seconds.
 func (f Fault) duration() time.Duration { return time.Duration(f.Seconds * float64(time.Second)) }
 
-// applyFault applies a fault to a call before the call is handled. After an error the call is not handled, and the
-// error is the answer.
+// applyFault applies a fault to a call before the call is handled. If it returns an error, the call is not handled, and
+// the error is the answer.
 func (c *Cloud) applyFault(r *request, f order) error {
 	switch f.Kind {
 	case QuotaExceeded:
@@ -308,7 +304,7 @@ func (c *Cloud) applyFault(r *request, f order) error {
 	return nil
 }
 
-// hang waits; see Hang.
+// hang waits as Hang describes.
 func (c *Cloud) hang(r *request, f order) error {
 	var limit <-chan time.Time
 	if f.Seconds > 0 {
@@ -326,7 +322,7 @@ func (c *Cloud) hang(r *request, f order) error {
 	return nil
 }
 
-// quotaFault is the refusal of the service for a quota that is used up.
+// quotaFault is the service's error for an exceeded quota.
 func (c *Cloud) quotaFault(r *request) error {
 	if r.service == network {
 		thing := strings.TrimSuffix(strings.ReplaceAll(path.Base(r.URL.Path), "-", "_"), "s")

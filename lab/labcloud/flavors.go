@@ -47,7 +47,7 @@ func novaDocument(r *request) (reply, error) {
 	return ok(object{"version": v}), nil
 }
 
-// novaLinks are the two links that things of Nova's carry.
+// novaLinks are the two links that Nova adds to each resource.
 func novaLinks(r *request, kind, id string) []object {
 	return []object{
 		{"rel": "self", "href": r.base + "/compute/v2.1/" + kind + "/" + id},
@@ -76,7 +76,7 @@ func (c *Cloud) listFlavors(r *request) (reply, error) {
 			return reply{}, badRequest("Additional properties are not allowed ('%s' was unexpected)", name)
 		}
 	}
-	// Every flavor is public, so the only filter that hides any is "false".
+	// Every flavor is public, so only the value "false" hides any.
 	public, err := strconv.ParseBool(q.Get("is_public"))
 	hidden := err == nil && !public
 	found, next, err := page(c.state.flavors.all(), p, func(f Flavor) bool {
@@ -120,8 +120,7 @@ func (f Flavor) view(r *request) object {
 	return v
 }
 
-// embedded is the flavor as a server shows it at 2.47 and later: what it was
-// when the server was made, without the id.
+// embedded is the flavor as a server shows it from 2.47 on: as it was when the server was made, without the id.
 func (f Flavor) embedded() object {
 	return object{
 		"vcpus": f.VCPUs, "ram": f.RAM, "disk": f.Disk, "ephemeral": 0, "swap": 0,
@@ -129,7 +128,7 @@ func (f Flavor) embedded() object {
 	}
 }
 
-// extraSpecs are never null in an answer.
+// extraSpecs are never null in answers.
 func (f Flavor) extraSpecs() map[string]string {
 	if f.ExtraSpecs == nil {
 		return map[string]string{}
@@ -137,7 +136,7 @@ func (f Flavor) extraSpecs() map[string]string {
 	return f.ExtraSpecs
 }
 
-// findFlavor finds the flavor that a path names.
+// findFlavor finds the flavor named in a path.
 func (c *Cloud) findFlavor(r *request) (Flavor, error) {
 	f, found := c.state.flavors.get(r.PathValue("id"))
 	if !found {

@@ -42,7 +42,7 @@ func (c *Cloud) floatingIPRoutes() []route {
 	}, tagRoutes(path, c.findFloatingIP)...)
 }
 
-// findFloatingIP finds the floating IP that a path names.
+// findFloatingIP finds the floating IP named in a path.
 func (c *Cloud) findFloatingIP(r *request) (*floatingIP, error) {
 	f, found := c.floatingIPs.get(r.PathValue("id"))
 	if !found {
@@ -51,7 +51,7 @@ func (c *Cloud) findFloatingIP(r *request) (*floatingIP, error) {
 	return f, nil
 }
 
-// attach associates the floating IP with a port, or with none.
+// attach associates the floating IP with a port, or with none if it is nil.
 func (f *floatingIP) attach(p *port) {
 	if f.port != nil {
 		f.port.floating = ""
@@ -103,17 +103,16 @@ func (f *floatingIP) view() object {
 	return v
 }
 
-// floatingFields is what requests may say about a floating IP. A PortID that
-// is there and null takes the port away.
+// floatingFields are the fields of a floating IP in a request. A PortID of null removes the association.
 type floatingFields struct {
 	PortID      *string `json:"port_id"`
 	Description *string `json:"description"`
-	// FixedIP may only be the port's first address, which it is anyway.
+	// FixedIP may only be the port's first address, which is also the default.
 	FixedIP string `json:"fixed_ip_address"`
 }
 
-// portFor returns the port that a floating IP is to be associated with, which may be its present one; own is the
-// floating IP's address.
+// portFor returns the port to associate a floating IP with, which may be its present port; own is the floating IP's
+// address.
 func (c *Cloud) portFor(f floatingFields, own string) (*port, error) {
 	if f.PortID == nil || *f.PortID == "" {
 		return nil, nil
@@ -172,8 +171,8 @@ func (c *Cloud) createFloatingIP(r *request) (reply, error) {
 	return created(object{"floatingip": f.view()}), nil
 }
 
-// updateFloatingIP changes the port, which a request without one takes away,
-// unless it only changes the description.
+// updateFloatingIP changes the port. A request without a port removes the association, unless it only changes the
+// description.
 func (c *Cloud) updateFloatingIP(r *request) (reply, error) {
 	var ask struct {
 		FloatingIP floatingFields `json:"floatingip"`

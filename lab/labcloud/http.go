@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// service is one of the cloud's interfaces, named as in the catalog.
+// service is one of the cloud's services, with its name in the catalog.
 type service string
 
 const (
@@ -23,20 +23,20 @@ const (
 	lab      service = "lab"
 )
 
-// object is a JSON object whose keys depend on the request.
+// object is a JSON object whose keys vary.
 type object = map[string]any
 
-// maxBody is the largest size of a request's body; user data is the largest part.
+// maxBody is the maximum size of a request's body, most of which is user data.
 const maxBody = 1 << 20
 
-// route is one method and path of a service, and what answers it.
+// route is a method and path of a service with its handler.
 type route struct {
 	service service
-	// pattern is as http.ServeMux takes it.
+	// pattern has the syntax of http.ServeMux.
 	pattern string
 	// open routes need no token.
 	open bool
-	// handle runs with the cloud's mutex locked.
+	// handle is called with the cloud's mutex locked.
 	handle func(*request) (reply, error)
 }
 
@@ -44,19 +44,19 @@ type route struct {
 type request struct {
 	*http.Request
 	service service
-	// label is the route's pattern, with the action's name if it is one: what
-	// /lab/calls counts and Fault.Call matches.
+	// label is the route's pattern, for an action with its name. /lab/calls counts by it, and Fault.Call matches
+	// it.
 	label   string
 	body    []byte
 	version microversion
-	// id is the request id that the answer carries.
+	// id is the request id in the answer.
 	id string
-	// base is the scheme and host by which the client reached us.
+	// base is the scheme and host with which the client reached us.
 	base string
 }
 
-// decode reads the request's JSON into v. A key without a field in v is an error, so that a missing part of the API is
-// noticed.
+// decode reads the request's JSON into v. A key without a field in v is an error, so that we notice a missing part of
+// the API.
 func (r *request) decode(v any) error {
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	d.DisallowUnknownFields()
@@ -76,10 +76,10 @@ func (r *request) decode(v any) error {
 // reply is a successful answer.
 type reply struct {
 	status int
-	// body is marshalled to JSON, unless it is nil, which is an empty body.
+	// body is marshalled to JSON; nil means an empty body.
 	body   any
 	header map[string]string
-	// late returns the body without the cloud's mutex, for what takes time; then body is not used.
+	// late returns the body, without the cloud's mutex, for work that takes time. If it is set, body is not used.
 	late func() (any, error)
 }
 
@@ -88,11 +88,10 @@ func created(body any) reply  { return reply{status: http.StatusCreated, body: b
 func accepted(body any) reply { return reply{status: http.StatusAccepted, body: body} }
 func noContent() reply        { return reply{status: http.StatusNoContent} }
 
-// Handler answers for all services. It may be mounted at a server's root only,
-// since the paths it hands out begin there.
+// Handler answers for all services. It must be mounted at a server's root, since the paths in its answers begin there.
 func (c *Cloud) Handler() http.Handler { return c.mux }
 
-// routes are all that the cloud answers.
+// routes are all calls that the cloud can answer.
 func (c *Cloud) routes() []route {
 	var all []route
 	for _, part := range [][]route{
@@ -119,7 +118,7 @@ func (c *Cloud) newMux(routes []route) *http.ServeMux {
 	return mux
 }
 
-// labels are the routes' names, an action a name of its own.
+// labels are the labels of the routes; each action has its own.
 func labels(routes []route) []string {
 	var names []string
 	for _, rt := range routes {
@@ -134,7 +133,7 @@ func labels(routes []route) []string {
 	return names
 }
 
-// serve takes one call through the cloud.
+// serve handles one call from its arrival to its answer.
 func (c *Cloud) serve(rt route, w http.ResponseWriter, hr *http.Request) {
 	r, err := newRequest(rt, w, hr)
 	if err != nil {
@@ -156,15 +155,13 @@ func (c *Cloud) serve(rt route, w http.ResponseWriter, hr *http.Request) {
 	}
 	answer, err := c.answer(rt, r)
 	if found && f.Kind == LostAnswer {
-		// The server closes the connection without a word on this panic, and
-		// does not log it.
+		// On this panic, the server closes the connection without an answer or a log entry.
 		panic(http.ErrAbortHandler)
 	}
 	c.write(w, r, answer, err)
 }
 
-// newRequest reads a call. The request is usable for an answer even with an
-// error.
+// newRequest parses a call. Even with an error, the request can be used to answer.
 func newRequest(rt route, w http.ResponseWriter, hr *http.Request) (*request, error) {
 	r := &request{
 		Request: hr,
@@ -201,7 +198,7 @@ func (c *Cloud) answer(rt route, r *request) (reply, error) {
 	return answer, err
 }
 
-// handleLocked is the part of an answer that needs the mutex.
+// handleLocked is the part of answer that needs the mutex.
 func (c *Cloud) handleLocked(rt route, r *request) (reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +211,7 @@ func (c *Cloud) handleLocked(rt route, r *request) (reply, error) {
 	return rt.handle(r)
 }
 
-// write sends an answer or a refusal with the headers of its service.
+// write sends an answer or an error with the headers of its service.
 func (c *Cloud) write(w http.ResponseWriter, r *request, answer reply, err error) {
 	contentType, body := "application/json", answer.body
 	if err != nil {
@@ -239,11 +236,11 @@ func (c *Cloud) write(w http.ResponseWriter, r *request, answer reply, err error
 		h.Set("Content-Type", contentType)
 	}
 	w.WriteHeader(answer.status)
-	// A client that disconnects is no error.
+	// It is not an error if a client disconnects.
 	_, _ = w.Write(text)
 }
 
-// encode is the body as it is sent: text as it is, all else as JSON.
+// encode returns the body as it is sent: text unchanged, other values as JSON.
 func encode(body any) []byte {
 	switch b := body.(type) {
 	case nil:
@@ -251,7 +248,7 @@ func encode(body any) []byte {
 	case string:
 		return []byte(b)
 	}
-	// Everything that handlers return is made of plain types.
+	// Handlers return only plain types.
 	text, err := json.Marshal(body)
 	if err != nil {
 		panic(fmt.Sprintf("labcloud: marshalling an answer: %s", err))

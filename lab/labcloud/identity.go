@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// The only domain there is.
+// The only domain.
 const (
 	domainID   = "default"
 	domainName = "Default"
 )
 
-// hexID is an id as Keystone writes its own: without hyphens.
+// hexID is an id in Keystone's form: without hyphens.
 func hexID(id string) string { return strings.ReplaceAll(id, "-", "") }
 
-// hostID is the id of the one host that servers are on, as a project sees it:
-// 56 digits, which are a hash of host and project.
+// hostID is the id of the only host, as a project sees it: 56 digits, a hash of host and project.
 func hostID(project string) string {
 	sum := sha256.Sum224([]byte(project + "lab"))
 	return hex.EncodeToString(sum[:])
@@ -55,7 +54,7 @@ func keystoneDocument(r *request) (reply, error) {
 	return ok(object{"version": keystoneVersion(r)}), nil
 }
 
-// named is how requests for tokens refer to a user, project or domain.
+// named is a reference to a user, project or domain in requests for tokens.
 type named struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
@@ -63,8 +62,7 @@ type named struct {
 	Domain   *named `json:"domain"`
 }
 
-// is reports whether n refers to the thing with this id, or this name in the
-// domain.
+// is reports whether n refers to the object with this id, or with this name in the domain.
 func (n *named) is(id, name string) bool {
 	if n == nil {
 		return false
@@ -75,8 +73,8 @@ func (n *named) is(id, name string) bool {
 	return n.Name == name && n.Domain != nil && (n.Domain.ID == domainID || n.Domain.Name == domainName)
 }
 
-// issueToken answers a password for a token scoped to the project; a request
-// without a scope gets the same, since the project is the user's default.
+// issueToken issues a token, scoped to the project, for a password. A request without a scope gets the same, since the
+// project is the user's default.
 func (c *Cloud) issueToken(r *request) (reply, error) {
 	var ask struct {
 		Auth struct {
@@ -119,8 +117,7 @@ func (c *Cloud) showToken(r *request) (reply, error) {
 	return answer, nil
 }
 
-// authenticated reports whether a token is valid now, and forgets one that is no
-// longer.
+// authenticated reports whether a token is valid, and forgets an expired one.
 func (c *Cloud) authenticated(token string) bool {
 	expires, found := c.tokens[token]
 	if found && !time.Now().Before(expires) {
@@ -130,7 +127,7 @@ func (c *Cloud) authenticated(token string) bool {
 	return found
 }
 
-// tokenBody is a token with what it is good for.
+// tokenBody is a token with its user, scope and catalog.
 func (c *Cloud) tokenBody(r *request, expires time.Time) object {
 	domain := object{"id": domainID, "name": domainName}
 	return object{"token": object{
@@ -149,7 +146,7 @@ func (c *Cloud) tokenBody(r *request, expires time.Time) object {
 	}}
 }
 
-// catalog has every service under the host that the client reached us by.
+// catalog has every service, with the host by which the client reached us.
 func (c *Cloud) catalog(r *request) []object {
 	var entries []object
 	for _, e := range []struct {
@@ -176,6 +173,6 @@ func (c *Cloud) catalog(r *request) []object {
 	return entries
 }
 
-// seconds and micro are the two ways in which OpenStack writes times.
+// seconds and micro are OpenStack's two formats of times.
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 func micro(t time.Time) string   { return t.UTC().Format("2006-01-02T15:04:05.000000") }

@@ -11,14 +11,12 @@ import (
 // imageRecord is an image as Glance keeps it.
 type imageRecord struct {
 	id, name string
-	// status is "active", or "queued" and "saving" for a snapshot that is
-	// being taken.
+	// status is "active", or "queued" and "saving" for an unfinished snapshot.
 	status string
-	// visibility is "public" for the images that the cloud came with, and
-	// "private" for snapshots.
+	// visibility is "public" for the images in Config, and "private" for snapshots.
 	visibility       string
 	created, updated time.Time
-	// properties are those beyond Glance's own.
+	// properties are the additional properties, which Glance does not define.
 	properties map[string]string
 }
 
@@ -41,11 +39,10 @@ func (c *Cloud) imageRoutes() []route {
 	}
 }
 
-// glancePageSize is Glance's usual page.
+// glancePageSize is Glance's default page size.
 const glancePageSize = 25
 
-// listImages lists images, the newest first. "sort" and its kin are taken only
-// as what the order is anyway.
+// listImages lists images, newest first. It accepts "sort" and the like only for this order.
 func (c *Cloud) listImages(r *request) (reply, error) {
 	q := r.URL.Query()
 	p, err := takePaging(q, maxPage)
@@ -76,7 +73,7 @@ func (c *Cloud) listImages(r *request) (reply, error) {
 	return ok(body), nil
 }
 
-// glancePath is a list's address as Glance gives it, relative to its endpoint.
+// glancePath is the address of a list as Glance returns it, relative to the endpoint.
 func glancePath(q url.Values) string {
 	if len(q) == 0 {
 		return "/v2/images"
@@ -84,7 +81,7 @@ func glancePath(q url.Values) string {
 	return "/v2/images?" + q.Encode()
 }
 
-// checkImageQuery refuses filters that imageMatches does not know.
+// checkImageQuery rejects filters that imageMatches does not know.
 func checkImageQuery(q url.Values) error {
 	known := []string{"name", "status", "visibility", "owner", "id", "tag"}
 	inOrder := map[string]string{"sort": "created_at:desc", "sort_key": "created_at", "sort_dir": "desc"}
@@ -96,7 +93,7 @@ func checkImageQuery(q url.Values) error {
 	return nil
 }
 
-// imageMatches reports whether an image fits all filters; "in:a,b" fits either. MariaDB compares text without regard to
+// imageMatches reports whether an image matches all filters; "in:a,b" matches either. MariaDB compares text without
 // case.
 func (c *Cloud) imageMatches(i *imageRecord, q url.Values) bool {
 	attributes := map[string]string{
@@ -116,8 +113,8 @@ func (c *Cloud) imageMatches(i *imageRecord, q url.Values) bool {
 	return true
 }
 
-// imageView is an image as Glance shows it. A snapshot has no size before it
-// is there. The sizes and hashes are not those of anything.
+// imageView is an image as Glance shows it. A snapshot has no size before it is finished. The sizes and hashes are made
+// up.
 func (c *Cloud) imageView(i *imageRecord) object {
 	v := object{
 		"id": i.id, "name": i.name, "status": i.status, "visibility": i.visibility, "owner": c.projectID,
@@ -141,7 +138,7 @@ func (c *Cloud) imageView(i *imageRecord) object {
 	return v
 }
 
-// findImage finds the image that a path names.
+// findImage finds the image named in a path.
 func (c *Cloud) findImage(r *request) (*imageRecord, error) {
 	i, found := c.state.images.get(r.PathValue("id"))
 	if !found {
@@ -158,7 +155,7 @@ func (c *Cloud) showImage(r *request) (reply, error) {
 	return ok(c.imageView(i)), nil
 }
 
-// deleteImage forgets an image. Servers that were made from it go on.
+// deleteImage forgets an image. Servers that were made from it keep running.
 func (c *Cloud) deleteImage(r *request) (reply, error) {
 	i, err := c.findImage(r)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// keypair is the public half of one; the cloud makes none itself.
+// keypair is the public half of a key pair. The cloud generates none.
 type keypair struct {
 	name, public, kind, fingerprint string
 	created                         time.Time
@@ -39,8 +39,7 @@ func (c *Cloud) listKeypairs(r *request) (reply, error) {
 	return ok(object{"keypairs": views}), nil
 }
 
-// importKeypair takes a public key. The cloud makes none itself, as Nova does
-// not from 2.92 on.
+// importKeypair imports a public key. The cloud generates no keys, like Nova since 2.92.
 func (c *Cloud) importKeypair(r *request) (reply, error) {
 	var ask struct {
 		Keypair struct {
@@ -85,7 +84,7 @@ func (c *Cloud) importKeypair(r *request) (reply, error) {
 	return created(object{"keypair": view}), nil
 }
 
-// findKeypair finds the key that a path names.
+// findKeypair finds the key named in a path.
 func (c *Cloud) findKeypair(r *request) (*keypair, error) {
 	k, found := c.keypairs.get(r.PathValue("id"))
 	if !found {

@@ -13,17 +13,17 @@ type operation struct {
 	done   chan struct{}
 }
 
-// noValidHost is the scheduler's error, spelled as Nova does.
+// noValidHost is the scheduler's error in Nova's words.
 type noValidHost struct{}
 
 func (noValidHost) Error() string { return "No valid host was found. " }
 
-// begin starts a change of a server. First work runs, without the mutex, then settle with its error, with the mutex;
-// settle is left out if the server was given another change before, which is only ever a deletion or a hard reboot. A
-// change begins when the one before has ended, so that the hypervisor never has two for one machine. The caller has the
-// mutex.
+// begin starts a change of a server. It calls work without the mutex, and then settle, with work's error and with the
+// mutex locked. It omits settle if a later change, which can only be a deletion or a hard reboot, has replaced this
+// one. A change begins when the previous one has ended, so that the hypervisor never has two for one machine. The
+// caller holds the mutex.
 //
-// The change goes on after the request.
+// The change continues after the request.
 func (c *Cloud) begin(ctx context.Context, s *server, work func(context.Context) error, settle func(error)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	before := s.operation
@@ -66,7 +66,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// after is work that takes at least d before the hypervisor acts.
+// after returns work that waits at least d before the hypervisor acts.
 func after(d time.Duration, act func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := pause(ctx, d); err != nil {
@@ -76,7 +76,7 @@ func after(d time.Duration, act func(context.Context) error) func(context.Contex
 	}
 }
 
-// unstuck returns work that waits until stuck is closed; with nil it does not wait.
+// unstuck returns work that waits until stuck is closed; if it is nil, the work does not wait.
 func unstuck(stuck <-chan struct{}, work func(context.Context) error) func(context.Context) error {
 	if stuck == nil {
 		return work
@@ -91,7 +91,7 @@ func unstuck(stuck <-chan struct{}, work func(context.Context) error) func(conte
 	}
 }
 
-// settleAs ends most changes: it sets the new state, or ERROR.
+// settleAs is how most changes end: it sets the new state, or ERROR.
 func (s *server) settleAs(vm vmState) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *server) settleAs(vm vmState) func(error) {
 	}
 }
 
-// beginBuild boots a new server. One that fails has no host and no addresses.
+// beginBuild boots a new server. A server whose build fails has no host and no addresses.
 func (c *Cloud) beginBuild(ctx context.Context, s *server) {
 	m, noHost := s.machine(), s.build.noValidHost
 	c.begin(ctx, s, unstuck(s.build.stuck, after(c.cfg.Timings.Build, func(ctx context.Context) error {
@@ -121,8 +121,7 @@ func (c *Cloud) beginBuild(ctx context.Context, s *server) {
 	})
 }
 
-// beginRebuild gives a server a new disk. One that was stopped is stopped
-// again afterwards, as Nova does.
+// beginRebuild gives a server a new disk. Like Nova, it stops a server again that was stopped before.
 func (c *Cloud) beginRebuild(ctx context.Context, s *server) {
 	m, noHost, end := s.machine(), s.build.noValidHost, s.vm
 	if end != vmStopped {
@@ -173,8 +172,8 @@ func (c *Cloud) beginStop(ctx context.Context, s *server) {
 	}), s.settleAs(vmStopped))
 }
 
-// beginShelve switches a server off and takes it from its host. The machine keeps its disk, where Nova keeps an image
-// of it. The quota counts the server as before, as Nova's does by default.
+// beginShelve switches a server off and removes it from its host. The machine keeps its disk, whereas Nova keeps an
+// image of the disk. The quota still counts the server, as Nova's does by default.
 func (c *Cloud) beginShelve(ctx context.Context, s *server) {
 	s.task = "shelving"
 	c.begin(ctx, s, after(c.cfg.Timings.Power+c.cfg.Timings.Snapshot, func(ctx context.Context) error {
@@ -191,8 +190,8 @@ func (c *Cloud) beginUnshelve(ctx context.Context, s *server) {
 	}), s.settleAs(vmActive))
 }
 
-// beginResize moves a server to another flavor, which it waits to be confirmed
-// in. A machine that runs is switched off and on, as in Nova.
+// beginResize moves a server to another flavor, where it waits for a confirmation. As in Nova, a running machine is
+// switched off and on.
 func (c *Cloud) beginResize(ctx context.Context, s *server, to Flavor) {
 	from := s.flavor
 	s.beforeResize, s.task = s.vm, "resize_prep"
@@ -207,7 +206,7 @@ func (c *Cloud) beginResize(ctx context.Context, s *server, to Flavor) {
 	})
 }
 
-// beginRevert moves a server back to the flavor that it had.
+// beginRevert moves a server back to its old flavor.
 func (c *Cloud) beginRevert(ctx context.Context, s *server) {
 	s.task = "resize_reverting"
 	to := *s.oldFlavor
@@ -220,7 +219,7 @@ func (c *Cloud) beginRevert(ctx context.Context, s *server) {
 	})
 }
 
-// claim makes a server take what a flavor takes of the quota.
+// claim sets the part of the quota that a server uses to that of a flavor.
 func (c *Cloud) claim(s *server, f Flavor) {
 	c.used = c.used.minus(s.claimed).plus(f.takes())
 	s.claimed = f.takes()
@@ -240,9 +239,8 @@ func (c *Cloud) cycle(s *server) func(context.Context) error {
 	})
 }
 
-// beginSnapshot makes a server's disk an image. A snapshot that fails leaves
-// no image, and the server as it was; the image is settled even if the server
-// is being deleted by then.
+// beginSnapshot makes a server's disk an image. A snapshot that fails leaves no image and does not change the server.
+// The image reaches its final state even if the server is being deleted by then.
 func (c *Cloud) beginSnapshot(ctx context.Context, s *server, i *imageRecord) {
 	s.task = "image_snapshot"
 	i.status = "queued"
@@ -262,8 +260,8 @@ func (c *Cloud) beginSnapshot(ctx context.Context, s *server, i *imageRecord) {
 	}, func(error) { s.task = "" })
 }
 
-// beginDelete deletes a server and the ports that Nova created for it. Another change that is under way is cancelled. A
-// server whose machine cannot be destroyed stays, in ERROR, and may be deleted again.
+// beginDelete deletes a server and the ports that Nova created for it. It cancels a running change. If the machine
+// cannot be destroyed, the server stays in ERROR and may be deleted again.
 func (c *Cloud) beginDelete(ctx context.Context, s *server) {
 	if s.operation != nil {
 		s.operation.cancel()

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// microversion is the minor number of one of Nova's API versions, all of which
-// are 2.something.
+// microversion is the minor number of a version of Nova's API; the major number is always 2.
 type microversion int
 
 const (
 	oldest microversion = 1
-	// newest is what the release that the answers were recorded from (Zed) has.
+	// newest is the microversion of Zed, the release from which the answers were recorded.
 	newest microversion = 93
 )
 
 func (v microversion) String() string { return "2." + strconv.Itoa(int(v)) }
 
-// wellFormed matches a version, whether there is one or not.
+// wellFormed matches the syntax of a version, including versions that do not exist.
 var wellFormed = regexp.MustCompile(`^[1-9][0-9]*\.(0|[1-9][0-9]*)$`)
 
-// negotiate finds the microversion that a request asks for. Without a header
-// it is the oldest. The newer header wins over the older one, as in Nova.
+// negotiate finds the microversion of a request. Without a header, it is the oldest. As in Nova, the newer header takes
+// precedence over the older one.
 func negotiate(h http.Header) (microversion, error) {
 	asked := h.Get("X-OpenStack-Nova-API-Version")
 	for _, value := range strings.Split(h.Get("OpenStack-API-Version"), ",") {

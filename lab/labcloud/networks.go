@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// resource is what all things of Neutron's have in common.
+// resource is the interface that all of Neutron's resources have.
 type resource interface {
 	// has reports whether an attribute has a value; known is false if lists
 	// cannot be filtered by that attribute.
 	has(name, value string) (matched, known bool)
-	// record is what tags, descriptions and times are kept in.
+	// record has the tags, description and times of a resource.
 	record() *stamp
 	view() object
 }
@@ -42,7 +42,7 @@ func (s *stamp) touch() {
 	s.revision++
 }
 
-// has reports whether a filter is known, and matches. MariaDB compares text without regard to case.
+// has reports whether a filter is known and matches. MariaDB compares text without case.
 func (s *stamp) has(name, value string) (matched, known bool) {
 	switch name {
 	case "id":
@@ -59,11 +59,10 @@ func (s *stamp) has(name, value string) (matched, known bool) {
 	return false, false
 }
 
-// isBool reports whether a filter's value means b: clients write truth in their
-// own language's case.
+// isBool reports whether a filter's value means b: clients write booleans in the case of their language.
 func isBool(b bool, value string) bool { return strings.EqualFold(strconv.FormatBool(b), value) }
 
-// with is the stamp's part of a view, added to the rest of it.
+// with adds the stamp's fields to a view.
 func (s *stamp) with(v object) object {
 	v["id"], v["name"], v["description"] = s.id, s.name, s.description
 	v["tenant_id"], v["project_id"] = s.project, s.project
@@ -109,7 +108,7 @@ func listResources[T resource](r *request, key string, all *table[T]) (reply, er
 	return ok(body), nil
 }
 
-// resourceMatches reports whether an item fits all filters of a query.
+// resourceMatches reports whether an item matches all filters of a query.
 func resourceMatches(item resource, q url.Values) (bool, error) {
 	all := true
 	for name, wanted := range q {
@@ -130,8 +129,7 @@ func resourceMatches(item resource, q url.Values) (bool, error) {
 	return all, nil
 }
 
-// tagRoutes are the tags of one kind of resource; find finds the one that a
-// path names.
+// tagRoutes are the tags of one kind of resource; find finds the resource named in a path.
 func tagRoutes[T resource](path string, find func(*request) (T, error)) []route {
 	return []route{
 		{network, "GET " + path + "/{id}/tags", false, func(r *request) (reply, error) {
@@ -181,7 +179,7 @@ func tagRoutes[T resource](path string, find func(*request) (T, error)) []route 
 	}
 }
 
-// distinct is a set of tags in order; never nil, since it becomes JSON.
+// distinct returns the distinct tags in order; never nil, since JSON needs a list.
 func distinct(tags []string) []string {
 	set := append([]string{}, tags...)
 	slices.Sort(set)
@@ -240,12 +238,12 @@ func (c *Cloud) subnetViews() *table[subnetFace] {
 	return &faces
 }
 
-// face is the stamp of a thing that was there from the beginning.
+// face is the stamp of a resource that exists from the beginning.
 func (c *Cloud) face(id, name string) *stamp {
 	return &stamp{id: id, name: name, project: c.projectID, tags: []string{}, created: c.begun, updated: c.begun}
 }
 
-// networkFace is a subnetwork as a network.
+// networkFace shows a subnetwork as a network.
 type networkFace struct {
 	*stamp
 	n *subnetwork
@@ -274,7 +272,7 @@ func (f networkFace) view() object {
 	})
 }
 
-// subnetFace is a subnetwork as a subnet.
+// subnetFace shows a subnetwork as a subnet.
 type subnetFace struct {
 	*stamp
 	n *subnetwork
@@ -296,7 +294,7 @@ func (f subnetFace) has(name, value string) (matched, known bool) {
 	return f.stamp.has(name, value)
 }
 
-// gateway is the router's address, empty if there is none.
+// gateway is the router's address, or empty.
 func (f subnetFace) gateway() string {
 	if !f.n.Gateway.IsValid() {
 		return ""

@@ -14,7 +14,7 @@ type port struct {
 	stamp
 	network *subnetwork
 	mac     string
-	// deviceID is the server that the port belongs to, empty if none.
+	// deviceID is the id of the server that the port belongs to; empty if there is none.
 	deviceID, deviceOwner string
 	fixedIPs              []fixedIP
 	groups                []string
@@ -22,16 +22,15 @@ type port struct {
 	dhcpOptions           []object
 	down                  bool // administratively
 	insecure              bool // port security is off
-	// bound ports are those that a server uses.
+	// bound reports whether a server uses the port.
 	bound bool
-	// made says that Nova made the port for its server, and takes it away with
-	// it.
+	// made reports that Nova made the port for its server, and removes it together with the server.
 	made bool
-	// floating is the floating IP's address, empty if there is none.
+	// floating is the floating IP's address, or empty.
 	floating string
 }
 
-// addressPair lets a port send from an address that is not its own.
+// addressPair allows a port to send from another address.
 type addressPair struct {
 	IPAddress  string `json:"ip_address"`
 	MACAddress string `json:"mac_address"`
@@ -61,7 +60,7 @@ func (c *Cloud) portRoutes() []route {
 	}, tagRoutes(path, c.findPort)...)
 }
 
-// findPort finds the port that a path names.
+// findPort finds the port named in a path.
 func (c *Cloud) findPort(r *request) (*port, error) {
 	p, found := c.ports.get(r.PathValue("id"))
 	if !found {
@@ -112,7 +111,7 @@ func (p *port) view() object {
 	})
 }
 
-// portFields is what requests may say about a port; nil is what they do not.
+// portFields are the fields of a port in a request; those that it lacks are nil.
 type portFields struct {
 	Name        *string        `json:"name"`
 	Description *string        `json:"description"`
@@ -128,15 +127,14 @@ type portFields struct {
 	MAC         string         `json:"mac_address"`
 }
 
-// set assigns *from to *to, if there is a from.
+// set assigns *from to *to, unless from is nil.
 func set[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// createPort makes a port, with an address unless the list of addresses is
-// there and empty.
+// createPort makes a port, with an address, unless the request has an empty list of addresses.
 func (c *Cloud) createPort(r *request) (reply, error) {
 	var ask struct {
 		Port struct {
@@ -194,14 +192,14 @@ func (c *Cloud) newPort(n *subnetwork, f portFields) (*port, error) {
 	return p, nil
 }
 
-// randomMAC is an address in the range that Neutron takes them from.
+// randomMAC returns an address in Neutron's range.
 func randomMAC() string {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return fmt.Sprintf("fa:16:3e:%02x:%02x:%02x", b[0], b[1], b[2])
 }
 
-// changePort applies what f says to a port, or nothing of it on a refusal.
+// changePort applies f to a port. On an error it changes nothing.
 func (c *Cloud) changePort(p *port, f portFields) error {
 	if f.VNICType != "" && f.VNICType != "normal" {
 		return badRequest("labcloud has no ports of the type %s", f.VNICType)
@@ -240,8 +238,8 @@ func (c *Cloud) changePort(p *port, f portFields) error {
 	return nil
 }
 
-// updatePort changes a port. The addresses of a port that a server uses stay
-// as they are: the machine behind it would not hear of a change.
+// updatePort changes a port. It rejects new addresses for a port that a server uses, since the machine would not learn
+// of them.
 func (c *Cloud) updatePort(r *request) (reply, error) {
 	var ask struct {
 		Port portFields `json:"port"`
@@ -271,7 +269,7 @@ func (c *Cloud) updatePort(r *request) (reply, error) {
 	return ok(object{"port": p.view()}), nil
 }
 
-// removePort takes a port and its addresses away, also from its server.
+// removePort removes a port, also from its server, and frees its addresses.
 func (c *Cloud) removePort(p *port) {
 	if s, found := c.servers.get(p.deviceID); found {
 		s.ports = slices.DeleteFunc(s.ports, func(q *port) bool { return q == p })
@@ -285,13 +283,13 @@ func (c *Cloud) removePort(p *port) {
 	c.ports.remove(p.id)
 }
 
-// bind gives a port to a server.
+// bind assigns a port to a server.
 func (p *port) bind(server string) {
 	p.deviceID, p.deviceOwner, p.bound = server, "compute:"+zone, true
 	p.touch()
 }
 
-// unbind takes a port from its server.
+// unbind removes a port from its server.
 func (p *port) unbind() {
 	p.deviceID, p.deviceOwner, p.bound = "", "", false
 	p.touch()

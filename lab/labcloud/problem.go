@@ -5,10 +5,10 @@ import (
 	"net/http"
 )
 
-// problem is an error answer, with the text of its service.
+// problem is an error answer with the words of its service.
 type problem struct {
 	code int
-	// kind is Neutron's name for the error; the other services have none.
+	// kind is Neutron's type of the error; the other services have no types.
 	kind    string
 	message string
 	// retryAfter, in seconds, becomes a header of the same name.
@@ -33,14 +33,13 @@ func conflict(kind, format string, args ...any) error {
 	return &problem{code: http.StatusConflict, kind: kind, message: fmt.Sprintf(format, args...)}
 }
 
-// unauthorized is what every service says to a call without a valid token;
-// Nova, Neutron and Glance have it from the same middleware.
+// unauthorized is every service's answer to a call without a valid token; Nova, Neutron and Glance share the middleware
+// that gives it.
 func unauthorized() *problem {
 	return &problem{code: http.StatusUnauthorized, message: "The request you have made requires authentication."}
 }
 
-// novaName is Nova's name for a refusal, by status code; any other code is a
-// computeFault.
+// novaName has Nova's type of an error by status code; all other codes have computeFault.
 func novaName(code int) string {
 	switch code {
 	case http.StatusBadRequest:
@@ -61,7 +60,7 @@ func novaName(code int) string {
 	return "computeFault"
 }
 
-// render gives a refusal the form that the service gives it.
+// render returns an error in the form of its service.
 func (p *problem) render(s service) (contentType string, body any) {
 	const asJSON = "application/json"
 	if p.code == http.StatusUnauthorized || s == identity {
@@ -84,7 +83,7 @@ func (p *problem) render(s service) (contentType string, body any) {
 	return asJSON, object{"error": p.message}
 }
 
-// glancePage is the page of HTML that Glance answers a refusal with.
+// glancePage is the HTML page with which Glance answers errors.
 func glancePage(p *problem) string {
 	title := fmt.Sprintf("%d %s", p.code, http.StatusText(p.code))
 	return fmt.Sprintf("<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s<br /><br "+

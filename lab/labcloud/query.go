@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// paging is the part of a list's query that picks a page.
+// paging is the part of a list's query that selects a page.
 type paging struct {
-	// limit is the page's greatest size, zero if there is none.
+	// limit is the maximum size of the page; zero means no limit.
 	limit int
-	// marker is the id of the last item of the page before, empty for the
-	// first page.
+	// marker is the id of the last item on the previous page; empty for the first page.
 	marker string
 }
 
-// takePaging moves limit and marker out of a query. The page is never larger
-// than most, if most is not zero.
+// takePaging removes limit and marker from a query and returns them. If most is not zero, it is the maximum size of a
+// page.
 func takePaging(q url.Values, most int) (paging, error) {
 	p := paging{limit: most, marker: q.Get("marker")}
 	if text := q.Get("limit"); text != "" {
@@ -36,9 +35,8 @@ func takePaging(q url.Values, most int) (paging, error) {
 	return p, nil
 }
 
-// page is the part of items after the marker that match, up to the limit, and
-// the marker for the next page, which is empty if this was the last. An
-// unknown marker is refused.
+// page returns the matching items after the marker, up to the limit, and the marker for the next page, which is empty
+// after the last page. It rejects an unknown marker.
 func page[T any](items iter.Seq2[string, T], p paging, match func(T) bool) (found []T, next string, err error) {
 	begun := p.marker == ""
 	last := ""
@@ -61,7 +59,7 @@ func page[T any](items iter.Seq2[string, T], p paging, match func(T) bool) (foun
 	return found, "", nil
 }
 
-// nextURL is the address of the page after a marker, with the query as it was.
+// nextURL is the address of the page after a marker, with an otherwise unchanged query.
 func (r *request) nextURL(marker string) string {
 	q := r.URL.Query()
 	q.Set("marker", marker)
@@ -76,8 +74,7 @@ const (
 	notTagsAny = "not-tags-any"
 )
 
-// matchTags answers the filters on tags, and reports whether name is one of them
-// at all.
+// matchTags evaluates a filter on tags, and reports whether name is such a filter.
 func matchTags(name, value string, tags []string) (matched, known bool) {
 	all := func() bool {
 		return !slices.ContainsFunc(strings.Split(value, ","),

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// usage is what servers take of the quota; RAM is in MiB.
+// usage has the amounts of the quota that servers use; RAM is in MiB.
 type usage struct{ instances, cores, ram int }
 
-// takes is what one server of this flavor uses.
+// takes returns the usage of one server of this flavor.
 func (f Flavor) takes() usage { return usage{instances: 1, cores: f.VCPUs, ram: f.RAM} }
 
 func (u usage) plus(v usage) usage {
@@ -22,13 +22,12 @@ func (u usage) minus(v usage) usage {
 	return usage{u.instances - v.instances, u.cores - v.cores, u.ram - v.ram}
 }
 
-// byName are the parts of a usage under the names of the quota's resources.
+// byName returns the amounts by the names of the quota's resources.
 func (u usage) byName() map[string]int {
 	return map[string]int{"instances": u.instances, "cores": u.cores, "ram": u.ram}
 }
 
-// sets are the limits as the API has them, with those that the lab does not
-// enforce.
+// sets returns the limits in the API's form, including those that the lab does not enforce.
 func (q Quotas) sets() (computeSet, networkSet map[string]int) {
 	limit := func(n int) int { return cmp.Or(n, -1) }
 	computeSet = map[string]int{
@@ -45,16 +44,16 @@ func (q Quotas) sets() (computeSet, networkSet map[string]int) {
 	return computeSet, networkSet
 }
 
-// SetQuotas changes all of the project's limits, as its administrator could by
-// the API. What there is more than a limit stays.
+// SetQuotas changes all of the project's limits, as its administrator could by the API. Existing resources above a
+// limit stay.
 func (c *Cloud) SetQuotas(q Quotas) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.computeQuota, c.networkQuota = q.sets()
 }
 
-// checkQuota refuses what would exceed the project's quota. When several
-// resources are exceeded, Nova gives the names and numbers of all.
+// checkQuota returns an error if the project's quota would be exceeded. Like Nova, it names all resources that would
+// exceed it, with their numbers.
 func checkQuota(limits map[string]int, used, more usage) error {
 	have, want := used.byName(), more.byName()
 	var names, asked, taken, most []string
@@ -91,7 +90,7 @@ func (c *Cloud) quotaRoutes() []route {
 	}
 }
 
-// checkProject refuses a path for any project but the one there is.
+// checkProject rejects a path with any other project.
 func (c *Cloud) checkProject(r *request) error {
 	if id := r.PathValue("id"); id != c.projectID {
 		return notFound("", "Project ID %s is not a valid project.", id)
@@ -99,8 +98,8 @@ func (c *Cloud) checkProject(r *request) error {
 	return nil
 }
 
-// visibleQuota are the limits that a microversion shows: 2.36 lost those that
-// Neutron enforces, 2.57 those for injected files.
+// visibleQuota returns the limits that a microversion shows: 2.36 dropped those that Neutron enforces, 2.57 those for
+// injected files.
 func visibleQuota(limits map[string]int, v microversion) map[string]int {
 	visible := maps.Clone(limits)
 	maps.DeleteFunc(visible, func(name string, _ int) bool {
@@ -128,7 +127,7 @@ func (c *Cloud) showComputeQuotaDetail(r *request) (reply, error) {
 	return ok(object{"quota_set": set}), c.checkProject(r)
 }
 
-// setQuota changes limits; one that there is not is refused.
+// setQuota changes limits and rejects unknown ones.
 func setQuota(limits, change map[string]int) error {
 	for name := range change {
 		if _, known := limits[name]; !known {
@@ -165,8 +164,7 @@ func (c *Cloud) setNetworkQuota(r *request) (reply, error) {
 	return ok(object{"quota": maps.Clone(c.networkQuota)}), nil
 }
 
-// networkUsage is how many there are of each thing that Neutron has a quota
-// for.
+// networkUsage returns the number of resources of each kind for which Neutron has a quota.
 func (c *Cloud) networkUsage() map[string]int {
 	return map[string]int{
 		"port": c.ports.size(), "floatingip": c.floatingIPs.size(),
@@ -184,7 +182,7 @@ func (c *Cloud) showNetworkQuotaDetail(r *request) (reply, error) {
 	return ok(object{"quota": set}), c.checkProject(r)
 }
 
-// checkNetworkQuota refuses one more of a resource than its quota allows.
+// checkNetworkQuota returns an error if the quota does not allow another resource of this kind.
 func (c *Cloud) checkNetworkQuota(resource string) error {
 	if limit := c.networkQuota[resource]; limit >= 0 && c.networkUsage()[resource] >= limit {
 		return conflict("OverQuota", "Quota exceeded for resources: ['%s'].", resource)
@@ -192,8 +190,7 @@ func (c *Cloud) checkNetworkQuota(resource string) error {
 	return nil
 }
 
-// showLimits are limits and usage in one. Later microversions lost what Nova
-// does not enforce itself.
+// showLimits answers with limits and usage together. Later microversions omit those that Nova does not enforce itself.
 func (c *Cloud) showLimits(r *request) (reply, error) {
 	limits := c.computeQuota
 	absolute := object{

@@ -20,7 +20,7 @@ type securityGroupRule struct {
 	ruleFields
 }
 
-// ruleFields are the parts of a rule that requests give; nil is "any".
+// ruleFields are the parts of a rule in a request; nil means "any".
 type ruleFields struct {
 	GroupID        string  `json:"security_group_id"`
 	Direction      string  `json:"direction"`
@@ -67,7 +67,7 @@ func (c *Cloud) securityGroupRoutes() []route {
 	}, tagRoutes(groups, c.findSecurityGroup)...)
 }
 
-// findSecurityGroup finds the group that a path names.
+// findSecurityGroup finds the group named in a path.
 func (c *Cloud) findSecurityGroup(r *request) (*securityGroup, error) {
 	g, found := c.securityGroups.get(r.PathValue("id"))
 	if !found {
@@ -76,7 +76,7 @@ func (c *Cloud) findSecurityGroup(r *request) (*securityGroup, error) {
 	return g, nil
 }
 
-// findRule finds the rule that a path names.
+// findRule finds the rule named in a path.
 func (c *Cloud) findRule(r *request) (*securityGroupRule, error) {
 	rule, found := c.rules.get(r.PathValue("id"))
 	if !found {
@@ -116,8 +116,7 @@ func (rule *securityGroupRule) view() object {
 	return v
 }
 
-// addSecurityGroup makes a group with the rules that every group begins with:
-// everything may go out.
+// addSecurityGroup makes a group with the initial rules of every group, which allow all outgoing traffic.
 func (c *Cloud) addSecurityGroup(id, name, description string) *securityGroup {
 	g := &securityGroup{stamp: newStamp(id, name, description, c.projectID)}
 	c.securityGroups.add(g.id, g)
@@ -127,8 +126,7 @@ func (c *Cloud) addSecurityGroup(id, name, description string) *securityGroup {
 	return g
 }
 
-// addDefaultSecurityGroup makes the group of ports that name none; its members
-// may reach one another.
+// addDefaultSecurityGroup makes the group for ports that name no group; its members may reach one another.
 func (c *Cloud) addDefaultSecurityGroup() {
 	c.defaultGroup = stableID("security group", "default")
 	g := c.addSecurityGroup(c.defaultGroup, "default", "Default security group")
@@ -144,7 +142,7 @@ func (c *Cloud) addRule(g *securityGroup, f ruleFields) *securityGroupRule {
 	return rule
 }
 
-// groupFields is what requests may say about a group.
+// groupFields are the fields of a group in a request.
 type groupFields struct {
 	Name        *string `json:"name"`
 	Description *string `json:"description"`
@@ -189,7 +187,7 @@ func (c *Cloud) updateSecurityGroup(r *request) (reply, error) {
 	return ok(object{"security_group": g.view()}), nil
 }
 
-// deleteSecurityGroup refuses a group that a port still has.
+// deleteSecurityGroup refuses to delete a group that a port uses.
 func (c *Cloud) deleteSecurityGroup(r *request) (reply, error) {
 	g, err := c.findSecurityGroup(r)
 	if err != nil {
@@ -241,7 +239,7 @@ func (c *Cloud) createRule(r *request) (reply, error) {
 	return created(object{"security_group_rule": c.addRule(g, f).view()}), nil
 }
 
-// check refuses a rule that makes no sense.
+// check rejects an inconsistent rule.
 func (f *ruleFields) check() error {
 	switch {
 	case f.Direction != "ingress" && f.Direction != "egress":
@@ -256,7 +254,7 @@ func (f *ruleFields) check() error {
 	return nil
 }
 
-// same reports whether two rules of a group let the same through.
+// same reports whether two rules of a group allow the same traffic.
 func (f *ruleFields) same(g ruleFields) bool {
 	text := func(s *string) string {
 		if s == nil {

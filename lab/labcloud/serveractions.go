@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// actionName reads which action a body asks for: it is the only key.
+// actionName returns the action that a body asks for, which is its only key.
 func actionName(body []byte) (name string, args json.RawMessage) {
 	var ask map[string]json.RawMessage
 	if json.Unmarshal(body, &ask) != nil || len(ask) != 1 {
@@ -24,10 +24,10 @@ func actionName(body []byte) (name string, args json.RawMessage) {
 	return name, args
 }
 
-// action does one thing to a server.
+// action is a function that carries out one action on a server.
 type action func(c *Cloud, r *request, s *server) (reply, error)
 
-// serverActions are the actions that the cloud knows.
+// serverActions are the actions that the cloud supports.
 var serverActions = map[string]action{
 	"reboot":        (*Cloud).reboot,
 	"rebuild":       (*Cloud).rebuild,
@@ -36,7 +36,7 @@ var serverActions = map[string]action{
 	"revertResize":  transition("revertResize", (*Cloud).beginRevert, vmResized),
 	"os-start":      transition("start", (*Cloud).beginStart, vmStopped),
 	"os-stop":       transition("stop", (*Cloud).beginStop, vmActive, vmError),
-	// As with Nova's default, a shelved server leaves its host at once (shelved_offload_time).
+	// As in Nova's default, a shelved server leaves its host at once (shelved_offload_time).
 	"shelve":              transition("shelve", (*Cloud).beginShelve, vmActive, vmStopped),
 	"unshelve":            transition("unshelve", (*Cloud).beginUnshelve, vmShelved),
 	"createImage":         (*Cloud).createImage,
@@ -48,7 +48,7 @@ var serverActions = map[string]action{
 	"removeSecurityGroup": (*Cloud).removeServerGroup,
 }
 
-// actOnServer finds the server and the action.
+// actOnServer finds the server and the action, and carries the action out.
 func (c *Cloud) actOnServer(r *request) (reply, error) {
 	name, _ := actionName(r.body)
 	s, err := c.findServer(r)
@@ -65,12 +65,12 @@ func (c *Cloud) actOnServer(r *request) (reply, error) {
 	return act(c, r, s)
 }
 
-// noMapping is what some of Nova's calls say of a server that is not there.
+// noMapping is the text of some of Nova's errors for a server that does not exist.
 func noMapping(r *request) error {
 	return notFound("", "Instance %s has no mapping to a cell.", r.PathValue("id"))
 }
 
-// arguments decodes what an action is given. Null is no arguments.
+// arguments decodes the arguments of an action. Null means none.
 func arguments[T any](r *request) (T, error) {
 	var ask map[string]T
 	err := r.decode(&ask)
@@ -78,7 +78,7 @@ func arguments[T any](r *request) (T, error) {
 	return ask[name], err
 }
 
-// checkLock refuses to change a locked server. Only an operator could.
+// checkLock returns an error for a locked server, which only an operator could change.
 func (s *server) checkLock() error {
 	if s.locked {
 		return conflict("", "Instance %s is locked", s.id)
@@ -86,20 +86,18 @@ func (s *server) checkLock() error {
 	return nil
 }
 
-// allow refuses an action on a server that is locked or not as checkState
-// says.
+// allow returns an error if a server is locked or checkState rejects the action.
 func (s *server) allow(action string, states ...vmState) error {
 	if err := s.checkLock(); err != nil {
 		return err
 	}
 	if s.vm == vmShelved && (action == "start" || action == "stop") {
-		return conflict("", "Instance %s is not ready", s.id) // Nova looks for its host first
+		return conflict("", "Instance %s is not ready", s.id) // Nova checks first whether the server has a host
 	}
 	return s.checkState(action, states...)
 }
 
-// checkState refuses an action on a server that is not in one of the states,
-// or that something is under way for, or that never got as far as a host.
+// checkState returns an error for a server that is not in one of the states, has a running task, or never got a host.
 func (s *server) checkState(action string, states ...vmState) error {
 	if !slices.Contains(states, s.vm) {
 		return conflict("", "Cannot '%s' instance %s while it is in vm_state %s", action, s.id, s.vm)
@@ -113,8 +111,7 @@ func (s *server) checkState(action string, states ...vmState) error {
 	return nil
 }
 
-// reboot restarts a server. A hard reboot is also the way out of ERROR and of
-// a soft reboot that does not end.
+// reboot restarts a server. A hard reboot also ends ERROR and a stuck soft reboot.
 func (c *Cloud) reboot(r *request, s *server) (reply, error) {
 	args, err := arguments[struct {
 		Type string `json:"type"`
@@ -231,7 +228,7 @@ func (c *Cloud) confirmResize(r *request, s *server) (reply, error) {
 	return noContent(), nil
 }
 
-// transition returns the action of a name that only begins a change of a server which is in one of the states.
+// transition returns the action with a name, which only begins a change of a server in one of the states.
 func transition(name string, begin func(*Cloud, context.Context, *server), states ...vmState) action {
 	return func(c *Cloud, r *request, s *server) (reply, error) {
 		if err := s.allow(name, states...); err != nil {
@@ -243,8 +240,7 @@ func transition(name string, begin func(*Cloud, context.Context, *server), state
 	}
 }
 
-// createImage takes a snapshot. From 2.45 on the answer has a body in place of
-// a header. A lock does not forbid it.
+// createImage takes a snapshot. From 2.45 on, the answer has a body in place of a header. A locked server allows it.
 func (c *Cloud) createImage(r *request, s *server) (reply, error) {
 	args, err := arguments[struct {
 		Name     string            `json:"name"`
@@ -279,8 +275,7 @@ func (c *Cloud) createImage(r *request, s *server) (reply, error) {
 	return answer, nil
 }
 
-// consoleOutput asks the hypervisor, which may have to read a file, without
-// holding up other calls.
+// consoleOutput asks the hypervisor, which may read a file; meanwhile other calls can run.
 func (c *Cloud) consoleOutput(r *request, s *server) (reply, error) {
 	args, err := arguments[struct {
 		Length any `json:"length"`
@@ -308,7 +303,8 @@ func (c *Cloud) consoleOutput(r *request, s *server) (reply, error) {
 	}}, nil
 }
 
-// afterFirstKey returns the end of a console log, from the line after the first host key on; all of a log without keys.
+// afterFirstKey returns the end of a console log, from the line after the first host key on; the whole log if there is
+// no key.
 func afterFirstKey(text string) string {
 	_, after, found := strings.Cut(text, "BEGIN SSH HOST KEY KEYS-----")
 	if !found {
@@ -336,7 +332,7 @@ func (c *Cloud) unlock(r *request, s *server) (reply, error) {
 	return accepted(nil), nil
 }
 
-// forceDelete is a deletion with another answer.
+// forceDelete is a deletion with a different answer.
 func (c *Cloud) forceDelete(r *request, _ *server) (reply, error) {
 	if _, err := c.deleteServer(r); err != nil {
 		return reply{}, err

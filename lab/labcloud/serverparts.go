@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// serverPartRoutes are what hangs below a server: metadata, tags, interfaces,
-// volumes and history.
+// serverPartRoutes are the routes below a server: metadata, tags, interfaces, volumes and history.
 func (c *Cloud) serverPartRoutes() []route {
 	const path = "/compute/v2.1/servers/{id}/"
 	part := func(pattern string, handle func(*request, *server) (reply, error)) route {
@@ -48,7 +47,7 @@ func (c *Cloud) serverPartRoutes() []route {
 
 func showMetadata(s *server) reply { return ok(object{"metadata": maps.Clone(s.metadata)}) }
 
-// metadataOf reads the metadata that a request sends.
+// metadataOf decodes the metadata in a request.
 func metadataOf(r *request) (map[string]string, error) {
 	var ask struct {
 		Metadata map[string]string `json:"metadata"`
@@ -109,7 +108,7 @@ func deleteMetadatum(r *request, s *server) (reply, error) {
 	return noContent(), nil
 }
 
-// withTags hides a server's tags from microversions that have none.
+// withTags omits a server's tags in microversions that have none.
 func withTags(handle func(*request, *server) (reply, error)) func(*request, *server) (reply, error) {
 	return func(r *request, s *server) (reply, error) {
 		if r.version < 26 {
@@ -162,7 +161,7 @@ func deleteTag(r *request, s *server) (reply, error) {
 	return noContent(), nil
 }
 
-// interfaceView is a port as its server shows it.
+// interfaceView shows a port as an interface of its server.
 func interfaceView(p *port) object {
 	return object{
 		"net_id": p.network.id, "port_id": p.id, "mac_addr": p.mac, "port_state": p.status(),
@@ -187,7 +186,7 @@ func showInterface(r *request, s *server) (reply, error) {
 	return reply{}, notFound("", "Port id %s could not be found.", r.PathValue("port"))
 }
 
-// actionView is one entry of a server's history.
+// actionView shows one entry of a server's history.
 func (c *Cloud) actionView(r *request, s *server, a serverAction) object {
 	v := object{
 		"action": a.name, "instance_uuid": s.id, "request_id": a.requestID, "message": nil,
@@ -199,7 +198,7 @@ func (c *Cloud) actionView(r *request, s *server, a serverAction) object {
 	return v
 }
 
-// listActions is a server's history, newest first.
+// listActions answers with a server's history, newest first.
 func (c *Cloud) listActions(r *request, s *server) (reply, error) {
 	views := []object{}
 	for _, a := range slices.Backward(s.actions) {
@@ -208,7 +207,7 @@ func (c *Cloud) listActions(r *request, s *server) (reply, error) {
 	return ok(object{"instanceActions": views}), nil
 }
 
-// showAction is one entry; the cloud keeps no events below it.
+// showAction answers with one entry; the cloud keeps no events for it.
 func (c *Cloud) showAction(r *request, s *server) (reply, error) {
 	for _, a := range s.actions {
 		if a.requestID == r.PathValue("request") {

@@ -14,37 +14,34 @@ import (
 	"github.com/google/uuid"
 )
 
-// The routes that other files refer to.
+// The routes to which other files refer.
 const (
 	createServerPattern = "POST /compute/v2.1/servers"
 	actionPattern       = "POST /compute/v2.1/servers/{id}/action"
 	rebuildLabel        = actionPattern + " rebuild"
 )
 
-// maxPage is the greatest page of Nova and Glance; a client that wants more
-// must follow the links.
+// maxPage is the maximum page size of Nova and Glance; for more, a client must follow the links.
 const maxPage = 1000
 
-// server is one server. What Nova calls its status follows from vm and task.
+// server is one server. vm and task determine its status in Nova.
 type server struct {
 	id, name, description string
 	flavor                Flavor
-	// oldFlavor is what a resize that is not confirmed can go back to.
+	// oldFlavor is the flavor to which an unconfirmed resize can be reverted.
 	oldFlavor *Flavor
-	// claimed is what the server takes of the quota: during a resize, what it
-	// will.
+	// claimed is the server's usage of the quota: during a resize, that of the new flavor.
 	claimed usage
 	image   string
 	keyName string
-	// key is the public key itself: a server keeps it when the pair is deleted.
+	// key is the public key itself, since a server keeps it when the key pair is deleted.
 	key        string
 	userData   []byte
 	metadata   map[string]string
 	tags       []string
 	accessIPv4 string
 	ports      []*port
-	// placed says that the scheduler found a host. Until then Nova shows no
-	// addresses.
+	// placed reports whether the scheduler has found a host. Until then Nova shows no addresses.
 	placed                     bool
 	created, updated, launched time.Time
 
@@ -56,11 +53,11 @@ type server struct {
 	fault        *serverFault
 	build        buildFaults
 	actions      []serverAction
-	// operation is the change that is under way, or the last one that was.
+	// operation is the current change, or the last one.
 	operation *operation
 }
 
-// serverFault is why a server is in ERROR.
+// serverFault is the reason why a server is in ERROR.
 type serverFault struct {
 	code    int
 	message string
@@ -76,7 +73,7 @@ type serverAction struct {
 // touch marks a change.
 func (s *server) touch() { s.updated = time.Now() }
 
-// note adds to the server's history.
+// note adds an entry to the server's history.
 func (s *server) note(r *request, action string) {
 	s.actions = append(s.actions, serverAction{action, r.id, time.Now()})
 	s.touch()
@@ -101,7 +98,7 @@ func (c *Cloud) serverRoutes() []route {
 	}, c.serverPartRoutes()...)
 }
 
-// findServer finds the server that a path names.
+// findServer finds the server named in a path.
 func (c *Cloud) findServer(r *request) (*server, error) {
 	s, found := c.servers.get(r.PathValue("id"))
 	if !found {
@@ -110,12 +107,11 @@ func (c *Cloud) findServer(r *request) (*server, error) {
 	return s, nil
 }
 
-// subject is the name of the server that a call makes or concerns; empty for
-// other calls.
+// subject returns the name of the server that a call makes or concerns; empty for other calls.
 func (c *Cloud) subject(r *request) string {
 	if r.label == createServerPattern {
 		var ask struct{ Server struct{ Name string } }
-		_ = json.Unmarshal(r.body, &ask) // what is malformed is refused later
+		_ = json.Unmarshal(r.body, &ask) // malformed requests are rejected later
 		return ask.Server.Name
 	}
 	_, tail, _ := strings.Cut(r.label, " ")
@@ -130,7 +126,7 @@ func (c *Cloud) subject(r *request) string {
 	return ""
 }
 
-// listServers answers both the brief and the detailed list, newest first.
+// listServers answers both the brief and the detailed list of servers, newest first.
 func (c *Cloud) listServers(r *request) (reply, error) {
 	q := r.URL.Query()
 	p, err := takePaging(q, maxPage)
@@ -160,8 +156,8 @@ func (c *Cloud) listServers(r *request) (reply, error) {
 	return ok(body), nil
 }
 
-// serverFilter makes one test of a list's filters. Before microversion 2.75 Nova drops filters that it
-// does not know; here they are refused.
+// serverFilter combines a list's filters into one test. Before microversion 2.75, Nova ignores unknown filters; the lab
+// rejects them.
 func serverFilter(q url.Values) (func(*Cloud, *server) bool, error) {
 	var tests []func(*Cloud, *server) bool
 	for name := range q {
@@ -189,8 +185,8 @@ func serverFilter(q url.Values) (func(*Cloud, *server) bool, error) {
 	}, nil
 }
 
-// attributeFilter is the test for one filter that is not about tags. A name is a regular expression, and an address a
-// part of one, as in Nova that has Neutron.
+// attributeFilter returns the test for a filter that is not about tags. As in Nova with Neutron, a name is a regular
+// expression, and an address matches a part of one.
 func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 	switch name {
 	case "name":
@@ -210,15 +206,15 @@ func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 	case "uuid":
 		return func(_ *Cloud, s *server) bool { return s.id == value }, nil
 	case "all_tenants", "tenant_id", "project_id":
-		// There is one project only.
+		// There is only one project.
 		return func(*Cloud, *server) bool { return true }, nil
 	}
 	return nil, badRequest("'%s' does not match any of the regexes: '^_'", name)
 }
 
-// namePattern is a filter on names as Nova has it on MariaDB: each | is escaped and stands for itself, and letters match
-// in either case (nova/db/main/api.py, _safe_regex_mysql; the collation of the column). Nova refuses what Python cannot
-// compile.
+// namePattern returns a filter on names as Nova evaluates it on MariaDB: it escapes each |, so that | stands for
+// itself, and ignores case (nova/db/main/api.py, _safe_regex_mysql; the collation of the column). Nova rejects patterns
+// that Python cannot compile.
 func namePattern(value string) (*regexp.Regexp, error) {
 	_, err := regexp.Compile(value)
 	if err == nil {
@@ -230,7 +226,7 @@ func namePattern(value string) (*regexp.Regexp, error) {
 	return nil, badRequest("Invalid input for query parameters name. Value: %s. '%[1]s' is not a 'regex'", value)
 }
 
-// fixedAddresses are the addresses of a server's ports.
+// fixedAddresses returns the addresses of a server's ports.
 func (c *Cloud) fixedAddresses(s *server) []netip.Addr {
 	addresses := []netip.Addr{}
 	for _, p := range s.ports {
@@ -241,9 +237,8 @@ func (c *Cloud) fixedAddresses(s *server) []netip.Addr {
 	return addresses
 }
 
-// serverFields is what a request to make a server may say. Parts that change
-// nothing here are taken and forgotten; disks from volumes are not there, and
-// so refused.
+// serverFields are the fields of a request to make a server. Fields without an effect in the lab are accepted and
+// ignored; disks from volumes are not supported and thus rejected.
 type serverFields struct {
 	Name           string            `json:"name"`
 	ImageRef       string            `json:"imageRef"`
@@ -268,8 +263,7 @@ type serverFields struct {
 	MaxCount    int    `json:"max_count"`
 }
 
-// createServer begins a server. Everything that can be refused is refused
-// before anything is made.
+// createServer begins to make a server. It checks the whole request before it changes anything.
 func (c *Cloud) createServer(r *request) (reply, error) {
 	var ask struct {
 		Server serverFields    `json:"server"`
@@ -318,7 +312,7 @@ func (c *Cloud) createServer(r *request) (reply, error) {
 	return answer, nil
 }
 
-// newServer checks the fields that stand for themselves.
+// newServer checks the fields that can be checked alone.
 func (c *Cloud) newServer(r *request, f serverFields) (*server, error) {
 	now := time.Now()
 	s := &server{
@@ -355,7 +349,7 @@ func (c *Cloud) newServer(r *request, f serverFields) (*server, error) {
 	return s, c.resolveServer(s, f)
 }
 
-// maxUserData is the length that Nova allows, in Base64.
+// maxUserData is Nova's limit for the length in Base64.
 const maxUserData = 65535
 
 func decodeUserData(text string) ([]byte, error) {
@@ -369,13 +363,13 @@ func decodeUserData(text string) ([]byte, error) {
 	return data, nil
 }
 
-// resolveServer finds the image, flavor and key that a request names.
+// resolveServer finds the image, flavor and key named in a request.
 func (c *Cloud) resolveServer(s *server, f serverFields) error {
 	var found bool
 	if img, known := c.state.images.get(f.ImageRef); !known || img.status != "active" {
 		return badRequest("Can not find requested image")
 	}
-	// Real clouds are asked by id or by the id's address.
+	// Requests name an image by id or by the address with the id, as on real clouds.
 	if s.flavor, found = c.state.flavors.get(f.FlavorRef[strings.LastIndex(f.FlavorRef, "/")+1:]); !found {
 		return badRequest("Flavor %s could not be found.", f.FlavorRef)
 	}
@@ -390,8 +384,8 @@ func (c *Cloud) resolveServer(s *server, f serverFields) error {
 	return nil
 }
 
-// groupIDs are the security groups for the ports that Nova makes itself, which
-// a request names by name or id; nil if it names none.
+// groupIDs returns the security groups for the ports that Nova makes, which a request gives by name or id; nil if it
+// gives none.
 func (c *Cloud) groupIDs(f serverFields) (*[]string, error) {
 	if len(f.SecurityGroups) == 0 {
 		return nil, nil
@@ -417,7 +411,7 @@ func (c *Cloud) groupByName(name string) (*securityGroup, error) {
 	return nil, badRequest("Unable to find security_group with name or id '%s'", name)
 }
 
-// wantedNetwork is one connection that a request asks for.
+// wantedNetwork is one connection in a request.
 type wantedNetwork struct {
 	UUID    string `json:"uuid"`
 	Port    string `json:"port"`
@@ -425,8 +419,8 @@ type wantedNetwork struct {
 	Tag     string `json:"tag"`
 }
 
-// parseNetworks reads the "networks" of a request. The words "auto" and "none"
-// are there, and the whole required, from 2.37 on. A nil list is "auto".
+// parseNetworks parses the "networks" of a request. From 2.37 on they are required and may be "auto" or "none". A nil
+// list means "auto".
 func parseNetworks(v microversion, raw json.RawMessage) ([]wantedNetwork, error) {
 	var word string
 	if len(raw) > 0 && json.Unmarshal(raw, &word) == nil {
@@ -473,7 +467,7 @@ func (c *Cloud) connect(id string, wanted []wantedNetwork, groups *[]string) ([]
 	return ports, nil
 }
 
-// connectOne finds a port that is there or makes one.
+// connectOne finds an existing port or makes one.
 func (c *Cloud) connectOne(w wantedNetwork, groups *[]string) (*port, error) {
 	if w.Port != "" {
 		p, found := c.ports.get(w.Port)
@@ -501,8 +495,7 @@ func (c *Cloud) connectOne(w wantedNetwork, groups *[]string) (*port, error) {
 	return p, nil
 }
 
-// onlyNetwork is the network of servers that name none: Nova takes it if there
-// is no choice.
+// onlyNetwork returns the network of servers whose request names none: Nova uses it if there is exactly one.
 func (c *Cloud) onlyNetwork() (string, error) {
 	var ids []string
 	for id, n := range c.networks.all() {
@@ -516,7 +509,7 @@ func (c *Cloud) onlyNetwork() (string, error) {
 	return ids[0], nil
 }
 
-// disconnect releases a server's ports: those that Nova created are removed.
+// disconnect releases a server's ports, and removes those that Nova created.
 func (c *Cloud) disconnect(ports []*port) {
 	for _, p := range slices.Clone(ports) {
 		if p.made {
@@ -553,7 +546,7 @@ func (c *Cloud) updateServer(r *request) (reply, error) {
 	return ok(object{"server": c.serverView(r, s, true)}), nil
 }
 
-// deleteServer begins to delete a server, whatever else is under way.
+// deleteServer begins to delete a server, even if another change is running.
 func (c *Cloud) deleteServer(r *request) (reply, error) {
 	s, err := c.findServer(r)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// vmState is what Nova calls vm_state: what a server is when nothing is under
-// way.
+// vmState is Nova's vm_state: the state of a server without its current task.
 type vmState string
 
 const (
@@ -22,8 +21,8 @@ const (
 	vmError    vmState = "error"
 )
 
-// status is Nova's status, which follows from the vm state and the task. A
-// task that is not in the table, as "deleting", changes nothing.
+// status is Nova's status, as vm state and task determine it. A task that is not in the table, such as "deleting", has
+// no effect.
 func (s *server) status() string {
 	switch s.task {
 	case "rebooting":
@@ -63,13 +62,11 @@ func (s *server) power() int {
 	return 1
 }
 
-// serverView is a server in full, as the microversion shows it. What only one
-// server alone shows, and lists do not, comes with alone.
+// serverView shows a server in full for the microversion. With alone, it adds the fields that lists omit.
 func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 	v := c.serverCore(r, s)
 	if !alone && !s.placed && s.build.noValidHost {
-		// A server that no host was found for is in cell0, whose faults Nova's
-		// lists do not have.
+		// A server without a host is in cell0, whose faults are missing in Nova's lists.
 		delete(v, "fault")
 	}
 	v["addresses"] = s.addresses(true)
@@ -83,7 +80,7 @@ func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 		v["OS-EXT-AZ:availability_zone"], v["config_drive"] = zone, "True"
 	}
 	if s.vm == vmShelved {
-		v["OS-EXT-AZ:availability_zone"] = "" // it has no host
+		v["OS-EXT-AZ:availability_zone"] = "" // the server has no host
 	}
 	if s.keyName != "" {
 		v["key_name"] = s.keyName
@@ -115,7 +112,7 @@ func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 	return v
 }
 
-// serverCore is what both the full view and the answer to a rebuild have.
+// serverCore has the fields that the full view and the answer to a rebuild share.
 func (c *Cloud) serverCore(r *request, s *server) object {
 	status := s.status()
 	v := object{
@@ -150,7 +147,7 @@ func (c *Cloud) serverCore(r *request, s *server) object {
 	return v
 }
 
-// rebuildView is the answer to a rebuild, which has less than the full view.
+// rebuildView is the answer to a rebuild, which has fewer fields than the full view.
 func (c *Cloud) rebuildView(r *request, s *server) object {
 	v := c.serverCore(r, s)
 	v["addresses"] = s.addresses(false)
@@ -164,7 +161,7 @@ func (c *Cloud) rebuildView(r *request, s *server) object {
 	return v
 }
 
-// nullable is null in place of an empty text.
+// nullable returns nil for an empty text.
 func nullable(text string) any {
 	if text == "" {
 		return nil
@@ -172,8 +169,7 @@ func nullable(text string) any {
 	return text
 }
 
-// addresses are a server's addresses by network, with Nova's extensions if
-// they are wanted.
+// addresses returns a server's addresses by network, with Nova's extensions if extended.
 func (s *server) addresses(extended bool) map[string][]object {
 	byNetwork := map[string][]object{}
 	if !s.placed {
@@ -197,7 +193,7 @@ func (s *server) addresses(extended bool) map[string][]object {
 	return byNetwork
 }
 
-// groupNames are the security groups of a server's ports.
+// groupNames returns the names of the security groups of a server's ports.
 func (c *Cloud) groupNames(s *server) []object {
 	var names []object
 	seen := make(map[string]bool)
@@ -212,10 +208,10 @@ func (c *Cloud) groupNames(s *server) []object {
 	return names
 }
 
-// adminPassword is made up; nothing takes it.
+// adminPassword is made up and not accepted anywhere.
 func adminPassword() string { return rand.Text()[:12] }
 
-// machine is a server as the hypervisor has to know it.
+// machine returns a server in the hypervisor's form.
 func (s *server) machine() Machine {
 	m := Machine{
 		ID: s.id, Name: s.name, ImageID: s.image, UserData: slices.Clone(s.userData),
@@ -232,7 +228,7 @@ func (s *server) machine() Machine {
 	return m
 }
 
-// address is one of a port's addresses as the hypervisor has to know it.
+// address returns one of a port's addresses in the hypervisor's form.
 func (n *subnetwork) address(mac string, ip fixedIP) Address {
 	return Address{MAC: mac, Prefix: netip.PrefixFrom(ip.IPAddress, n.CIDR.Bits()), Gateway: n.Gateway}
 }

@@ -5,8 +5,7 @@ import (
 	"iter"
 )
 
-// table keeps values by id and in the order in which they were added. Every
-// method takes constant time; the zero value is ready for use.
+// table keeps values by id, in insertion order. Every method takes constant time; the zero value is ready for use.
 type table[T any] struct {
 	order list.List
 	byID  map[string]*list.Element
@@ -26,7 +25,7 @@ func (t *table[T]) add(id string, v T) {
 	t.byID[id] = t.order.PushBack(row[T]{id, v})
 }
 
-// get returns the value under id.
+// get returns the value with this id.
 func (t *table[T]) get(id string) (v T, ok bool) {
 	e, ok := t.byID[id]
 	if !ok {
@@ -35,7 +34,7 @@ func (t *table[T]) get(id string) (v T, ok bool) {
 	return e.Value.(row[T]).value, true
 }
 
-// remove takes the value under id away, if there is one.
+// remove removes the value with this id, if there is one.
 func (t *table[T]) remove(id string) {
 	if e, ok := t.byID[id]; ok {
 		t.order.Remove(e)
@@ -43,11 +42,10 @@ func (t *table[T]) remove(id string) {
 	}
 }
 
-// size is the number of values.
+// size returns the number of values.
 func (t *table[T]) size() int { return len(t.byID) }
 
-// all yields ids and values, oldest first. The one just yielded may be removed
-// by the loop.
+// all yields ids and values, oldest first. The loop may remove the value that it just got.
 func (t *table[T]) all() iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		var next *list.Element
@@ -60,7 +58,7 @@ func (t *table[T]) all() iter.Seq2[string, T] {
 	}
 }
 
-// some yields those of the given ids that there are.
+// some yields the values with the given ids, if they exist.
 func (t *table[T]) some(ids []string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		for _, id := range ids {

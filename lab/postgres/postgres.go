@@ -1,5 +1,5 @@
-// Package postgres runs Debian's PostgreSQL for a test: a server with its data and its socket in a temporary folder,
-// which is removed when the test ends or is killed.
+// Package postgres runs Debian's PostgreSQL for a test: the server has its data and socket in a temporary folder, which
+// is removed when the test ends or is killed.
 package postgres
 
 import (
@@ -29,16 +29,16 @@ const User = "eiffel"
 // patience is how long a server may take to start or to stop.
 const patience = 2 * time.Minute
 
-// keeperVariable, in the environment, has the test binary run a server. Its value is the address to listen at.
+// keeperVariable, in the environment, makes the test binary run a server. Its value is the address to listen at.
 const keeperVariable = "EIFFEL_LAB_POSTGRES"
 
 // Server is a running server. Its folder has the data and the socket.
 type Server struct {
 	Dir    string
-	keeper io.Writer // a line stops the server, the next one starts it again, and so on
+	keeper io.Writer // the first line stops the server, the next starts it again, and so on
 }
 
-// Stop stops the server, as a restart does. When it returns, all connections are closed, and none can be opened.
+// Stop stops the server, as a restart does. When it returns, all connections are closed and new ones are refused.
 func (s Server) Stop(t testing.TB) {
 	t.Helper()
 	_, err := io.WriteString(s.keeper, "\n")
@@ -61,7 +61,7 @@ func (s Server) Restart(t testing.TB) {
 	})
 }
 
-// KeepIfAsked does not return where this process was started by Start to run a server. TestMain MUST call it first.
+// KeepIfAsked does not return in a process that Start started to run a server. TestMain MUST call it first.
 func KeepIfAsked() {
 	address, asked := os.LookupEnv(keeperVariable)
 	if !asked {
@@ -74,14 +74,14 @@ func KeepIfAsked() {
 	os.Exit(0)
 }
 
-// Start starts a server, in a process of its own. That process stops the server and removes its folder when its
-// standard input ends: when the test ends, panics or is killed.
+// Start starts a server in another process, which stops the server and removes its folder when its standard input ends:
+// that is, when the test ends, panics or is killed.
 //
-// The server listens on its socket, and at the address if there is one.
+// The server listens on its socket, and on the address if it is not empty.
 func Start(t testing.TB, address ...string) Server {
 	t.Helper()
 	needs.Lab(t)
-	// A socket's path must be short, and the control hosts of labs do not see this computer's /tmp.
+	// A socket's path must be short, and the control hosts of labs cannot access this computer's /tmp.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-pg-")
 	check(t, err)
 	keeper := exec.Command(os.Args[0], dir)
@@ -95,7 +95,7 @@ func Start(t testing.TB, address ...string) Server {
 	ended := make(chan error, 1)
 	go func() { ended <- keeper.Wait() }()
 	t.Cleanup(func() {
-		_ = stdin.Close() // an end before is reported below
+		_ = stdin.Close() // if it ends before, the error is reported below
 		if err := <-ended; err != nil {
 			t.Errorf("the server: %v\n%s", err, said.String())
 		}
@@ -116,7 +116,7 @@ func Start(t testing.TB, address ...string) Server {
 	return s
 }
 
-// await waits until the server does something.
+// await waits until the server satisfies a condition.
 func await(t testing.TB, what string, does func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !does(); time.Sleep(20 * time.Millisecond) {
@@ -161,7 +161,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// keep runs a server in the folder, which listens at the address, until standard input ends.
+// keep runs a server in the folder, listening on the address, until standard input ends.
 func keep(dir, address string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	data := filepath.Join(dir, "data")
@@ -200,8 +200,8 @@ func keep(dir, address string) (err error) {
 	}
 }
 
-// program returns a command of PostgreSQL. These refuse to run as root: then it runs as the user nobody, who gets the
-// folder.
+// program returns a command of PostgreSQL. PostgreSQL refuses to run as root; as root, the command runs as the user
+// nobody, who becomes the owner of the folder.
 func program(dir, name string, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

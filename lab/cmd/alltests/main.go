@@ -1,5 +1,6 @@
 // Command alltests runs every test of this checkout, and writes the events of `go test -json` to its output, for
-// gotestsum. Several `go test` run in parallel, since each has the race detector for all of its packages or for none.
+// gotestsum. It runs several `go test` in parallel, since each uses the race detector for all of its packages or for
+// none.
 package main
 
 import (
@@ -18,10 +19,10 @@ import (
 	"syscall"
 )
 
-// longTests are run without the race detector. Those of cmd/reconfigure start many processes, with real Terraform, or
-// compile the program: the race detector checks one process only, and makes each slower. It makes SQLite, which is
-// translated to Go, twenty times as slow; the tests of the journal in PostgreSQL run the same code with it. A crash
-// walk does what the storms do.
+// longTests run without the race detector. The tests of cmd/reconfigure start many processes, with real Terraform, or
+// compile the program: the race detector checks only one process, and slows each down. It makes SQLite, which is
+// translated to Go, twenty times slower; the tests of the journal in PostgreSQL run the same code with the race
+// detector. The crash walk runs the same code as the storms.
 const longTests = "^(TestScripts|TestTwoHundredCall.*|TestAHost.*|TestHostileCallers|TestTheBuildIsReproducible|" +
 	"TestTheJournalInMemoryAgreesWithTheRealOne|TestSQLite|TestAKilledMigrationIsContinued|" +
 	"TestCrashWalk.*|TestACampaignSurvivesEachKill)$"
@@ -48,14 +49,14 @@ func run(ctx context.Context, events *lines) error {
 	labs := take(&packages, "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/failure", "/e2e/update",
 		"/e2e/security", "/e2e/trixie", "/lab/e2e/")
 	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal")
-	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them with the race detector, too
-	// They start no goroutines, or none that share memory, so there can be no data race.
+	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them also run with the race detector
+	// These packages start no goroutines, or none that share memory, so they have no data races.
 	plain := take(&packages, "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check", "/config",
 		"/gate", "/logfile", "/nodeset", "/plan", "/slurmconf", "/status", "/text", "/usage")
 	long := take(&packages, "/reconfigure/terraform", "/lab/machine", "/lab/labcloud")
 	raced := slices.Concat(long, partly, storms, packages)
 
-	// Labs wait more than half of the time, so most of them run at once, in parallel with the rest.
+	// Labs wait more than half of their time, so most of them run in parallel with each other and with the rest.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
 	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "6") })
@@ -69,26 +70,27 @@ func run(ctx context.Context, events *lines) error {
 	return errors.Join(append(errs, removeTemporary(temporary))...)
 }
 
-// makeTemporary makes the folder for temporary files of all tests, and of what these start.
+// makeTemporary makes the folder for temporary files of all tests and of the programs that they start.
 func makeTemporary() (string, error) {
 	dir, err := os.MkdirTemp("", "t") // short, since the paths of sockets have at most 107 bytes (unix(7))
 	if err != nil {
 		return "", err
 	}
-	// As in /tmp, programs of other users have files in it.
+	// Like /tmp, it holds files of programs of other users.
 	return dir, errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Setenv("TMPDIR", dir))
 }
 
-// removeTemporary removes the folder, and lists what the tests have left there: programs that were killed, or a test
-// that does not clean up. It also removes the empty folders in the home that Ansible makes for tasks on this computer.
+// removeTemporary removes the folder, and lists the files that the tests have left there: those of killed programs, or
+// of a test that does not clean up. It also removes the empty folders that Ansible makes in the home for tasks on this
+// computer.
 func removeTemporary(dir string) error {
 	left, err := os.ReadDir(dir)
 	for _, file := range left {
-		// gotestsum counts other lines there as errors.
+		// gotestsum counts other lines on standard output as errors.
 		fmt.Fprintln(os.Stderr, "warning: removed what a test has left:", filepath.Join(dir, file.Name()))
 	}
 	for _, made := range []string{".ansible/tmp", ".ansible"} {
-		_ = os.Remove(filepath.Join(os.Getenv("HOME"), made)) // it stays where it has files of somebody else
+		_ = os.Remove(filepath.Join(os.Getenv("HOME"), made)) // it stays if it holds files of others
 	}
 	return errors.Join(err, os.RemoveAll(dir))
 }
@@ -105,7 +107,7 @@ func list(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(out)), nil
 }
 
-// take removes the packages that have one of the parts in their path, and returns them in the order of the parts.
+// take removes the packages whose paths contain one of the parts, and returns them in the order of the parts.
 func take(packages *[]string, parts ...string) (taken []string) {
 	for _, part := range parts {
 		*packages = slices.DeleteFunc(*packages, func(p string) bool {
@@ -141,7 +143,7 @@ func test(ctx context.Context, events *lines, packages []string, flags ...string
 	return nil
 }
 
-// lines is an output for several writers, which write whole lines.
+// lines is an output to which several writers write whole lines.
 type lines struct {
 	mu  sync.Mutex
 	out io.Writer

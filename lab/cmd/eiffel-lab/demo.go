@@ -20,13 +20,13 @@ import (
 // demoName is the name of the lab that the demo runs on.
 const demoName = "demo"
 
-// scene is one part of the demo. Each runs on a cluster that is deployed and idle, and leaves it so.
+// scene is one part of the demo. Each starts and ends with a deployed, idle cluster.
 type scene struct {
 	name, shows string
 	play        func(*demo, context.Context) error
 }
 
-// scenes is all that there are, in the order of `--scene all`.
+// scenes are all scenes, in the order of `--scene all`.
 func scenes() []scene {
 	return []scene{
 		{"job", "a job gets two cloud nodes, and they are removed when they are idle", (*demo).job},
@@ -36,7 +36,7 @@ func scenes() []scene {
 	}
 }
 
-// choose is the scenes that a name stands for.
+// choose returns the scenes that a name selects.
 func choose(name string) ([]scene, error) {
 	all := scenes()
 	if name == "all" {
@@ -109,7 +109,7 @@ func (d *demo) run(ctx context.Context, checkout string, chosen []scene, keep bo
 			d.say("all its processes, namespaces and files are removed")
 		}
 	}()
-	// A cluster that people watch has shorter waits.
+	// The demo's cluster has shorter waits, since people watch it.
 	declared := d.lab.Declaration
 	declared.Slurm.SuspendTime = 5
 	if err := d.lab.Declare(declared); err != nil {
@@ -134,7 +134,7 @@ func (d *demo) run(ctx context.Context, checkout string, chosen []scene, keep bo
 	return nil
 }
 
-// keep waits for Ctrl-C, and says what can be done until then.
+// keep waits for Ctrl-C, and prints what can be done until then.
 func (d *demo) keep(ctx context.Context) {
 	d.say("the lab stays up until Ctrl-C. In another terminal:")
 	fmt.Fprintf(d.out, `
@@ -165,7 +165,7 @@ func (d *demo) submit(nodes, command string) (string, error) {
 	return d.lab.Submit("--nodelist="+nodes, "--wrap="+command)
 }
 
-// control runs a command as root on the control node, and answers what it printed.
+// control runs a command as root on the control node and returns its output.
 func (d *demo) control(argv ...string) (string, error) {
 	out, err := d.lab.Command(cluster.ControlNodeName, argv...).CombinedOutput()
 	if err != nil {

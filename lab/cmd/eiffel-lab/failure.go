@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// failure has the cloud say that it has no room for one of two nodes. The other one comes, and those concerned read
-// why.
+// failure makes the cloud report that it has no room for one of two nodes. The other node comes up, and the scene shows
+// the messages to the user and the administrator.
 func (d *demo) failure(ctx context.Context) error {
 	const bad, good = "node05", "node06"
 	fault, err := d.lab.Cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: bad, Count: 1000})

@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// phases prints how long each phase of each request took, by the journal. It waits for requests that have not ended.
+// phases prints the duration of each phase of each request, as the journal has it. It waits for open requests.
 func (d *demo) phases(ctx context.Context) error {
 	log, err := journal.Open(ctx, d.lab.StateDir())
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *demo) outcome(
 	return outcome, err
 }
 
-// spans is, for each phase, the time from its first begin to its last end.
+// spans has, for each phase, the time from its first begin to its last end.
 func spans(events []reconfigure.Event) (parts []string) {
 	var order []reconfigure.Phase
 	begun, done := map[reconfigure.Phase]time.Time{}, map[reconfigure.Phase]time.Time{}

@@ -9,7 +9,7 @@ import (
 )
 
 // follow prints a row whenever the state of a job or of one of the nodes changes, until end reports that the row is the
-// last. A row has the job's state, where there is a job, and for each node "STATE, INSTANCE".
+// last. A row has the job's state, if there is a job, and for each node "STATE, INSTANCE".
 func (d *demo) follow(ctx context.Context, end func(row []string) bool, job string, nodes ...string) error {
 	const longest = 5 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -57,7 +57,7 @@ func (d *demo) row(at string, columns []string) {
 	fmt.Fprintln(d.out, strings.TrimRight(line, " "))
 }
 
-// states is the job's state, then each node's by Slurm and by the cloud.
+// states returns the job's state, then each node's state in Slurm and in the cloud.
 func (d *demo) states(job string, nodes []string) ([]string, error) {
 	var row []string
 	if job != "" {
@@ -87,12 +87,12 @@ func (d *demo) states(job string, nodes []string) ([]string, error) {
 
 const noInstance = "no instance"
 
-// poweredDown reports whether a node is as a cloud node at rest.
+// poweredDown reports whether a node is an idle cloud node without an instance.
 func poweredDown(node string) bool {
 	return node == "IDLE+CLOUD+POWERED_DOWN, "+noInstance
 }
 
-// image is what a node was made of, by its own word; "" while it does not answer.
+// image returns the image that a node reports; "" while it does not answer.
 func (d *demo) image(node string) string {
 	release, err := d.lab.Command(node, "cat", "/etc/image-release").Output()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command nightly plays new random storms on the simulated cluster for some time, in rounds. `make test` plays the same
-// ones each time. Each round of each kind has a seed of its own, and a failure is printed with the command that plays it
-// again.
+// Command nightly runs new random storms on the simulated cluster for some time, in rounds; `make test` repeats the
+// same storms each time. Each round of each kind has a different seed. For a failure, nightly prints the command that
+// repeats it.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// folder has the storms; go test runs them there, too.
+// folder is the folder with the storms, in which go test also runs them.
 const folder = "reconfigure/simulate/storm"
 
 func main() {
@@ -38,15 +38,15 @@ func main() {
 	}
 }
 
-// night plays rounds of storms, and counts them.
+// night runs rounds of storms and counts the storms.
 type night struct {
 	out    io.Writer
 	checks int
-	// play runs the test program with arguments, and returns what it has printed.
+	// play runs the test program with arguments and returns its output.
 	play func(ctx context.Context, program string, args ...string) (output []byte, failed bool, err error)
 
 	rounds, storms int
-	failed         []string // the commands that play failed storms again
+	failed         []string // the commands that repeat failed storms
 }
 
 // run ends with an error if a storm has failed.
@@ -55,7 +55,7 @@ func (n *night) run(ctx context.Context, long time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temporary) //nolint:errcheck // it is in the folder for temporary files
+	defer os.RemoveAll(temporary) //nolint:errcheck // inside the folder for temporary files
 	program := filepath.Join(temporary, "storm.test")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", program, "./"+folder)
 	if said, err := build.CombinedOutput(); err != nil {
@@ -79,7 +79,7 @@ func (n *night) run(ctx context.Context, long time.Duration) error {
 	return nil
 }
 
-// round plays the storms of one kind.
+// round runs the storms of one kind.
 func (n *night) round(ctx context.Context, program, test string) error {
 	seed, checks := strconv.FormatUint(1+rand.Uint64N(1<<48), 10), strconv.Itoa(n.checks)
 	again := fmt.Sprintf("go test -count 1 ./%s -run '^%s$' -rapid.seed=%s -rapid.checks=%s", folder, test, seed, checks)
@@ -100,7 +100,7 @@ func (n *night) round(ctx context.Context, program, test string) error {
 
 var counted = regexp.MustCompile(`(?m): (\d+) storms, |failed after (\d+) tests`)
 
-// storms returns the number of storms that a test has played, also of a failed one.
+// storms returns the number of storms that a test ran, even if the test failed.
 func storms(output []byte) (total int) {
 	for _, found := range counted.FindAllSubmatch(output, -1) {
 		n, err := strconv.Atoi(string(bytes.Join(found[1:], nil)))

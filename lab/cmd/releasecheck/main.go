@@ -1,9 +1,9 @@
-// Command releasecheck runs the checks that take too long for `make test`, and writes docs/how-it-works/tested.md:
-// what was tested, in which version, when, and with what outcome. With --only it runs some suites, or some packages
-// of them, and replaces only the rows of what it ran; with --run it runs some of their tests, and writes nothing.
+// Command releasecheck runs the checks that take too long for `make test`, and writes docs/how-it-works/tested.md: what
+// was tested, in which version, when, and with what result. With --only, it runs some suites or some of their packages,
+// and replaces only their rows; with --run, it runs some of their tests and writes nothing.
 //
-// The suites need root and what lab/tools/cmd/install installs with each of its options. When this program is told to
-// end, it waits until the labs of the suite that runs have removed what they have on this computer.
+// The suites need root and everything that lab/tools/cmd/install installs with all of its options. When this program is
+// asked to end, it waits until the labs of the running suite have cleaned up.
 package main
 
 import (
@@ -27,29 +27,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// page is what the outcomes are written to.
+// page is the file for the results.
 const page = "docs/how-it-works/tested.md"
 
-// suite is what `go test` runs in one call.
+// suite is the tests of one call of `go test`.
 type suite struct {
 	// name is for --only.
 	name string
-	// parts are what is tested.
+	// parts are the tested components.
 	parts    []part
 	packages []string
-	// run selects tests of the packages; "" is all.
+	// run selects tests of the packages; "" means all.
 	run string
-	// environ is what the tests need.
+	// environ is the environment that the tests need.
 	environ []string
-	// partial reports whether --only has left out some of the packages.
+	// partial reports whether --only omits some of the packages.
 	partial bool
 }
 
-// part has the version of a Debian package, in the folder root if that is not ""; without one it has that of this
-// checkout.
+// part has the version of a Debian package, installed in the folder root or, with "", on this computer. Without a
+// package, it has the version of this checkout.
 type part struct{ name, packaged, root string }
 
-// suites returns all of them. Packages hosts and machines have machines of Debian 12 alone.
+// suites returns all suites. The packages hosts and machines only have machines of Debian 12.
 func suites() []suite {
 	both := []string{"./lab/e2e/campaign", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/resize",
 		"./lab/e2e/security", "./lab/e2e/update"}
@@ -106,7 +106,7 @@ func names(all []suite) string {
 	return strings.Join(words, ", ")
 }
 
-// check runs suites, also after one that fails, and writes the outcomes of each when it has ended.
+// check runs suites, even after one has failed, and writes the results of each when it has ended.
 func check(ctx context.Context, only, run string) error {
 	chosen, err := choose(suites(), strings.FieldsFunc(only, func(r rune) bool { return r == ',' || r == ' ' }))
 	if err != nil {
@@ -118,7 +118,7 @@ func check(ctx context.Context, only, run string) error {
 		results, err := s.test(ctx)
 		errs = append(errs, err)
 		if ctx.Err() != nil {
-			break // it did not end by itself
+			break // something ended it
 		}
 		if run == "" {
 			errs = append(errs, s.write(results, time.Now()))
@@ -127,8 +127,8 @@ func check(ctx context.Context, only, run string) error {
 	return errors.Join(errs...)
 }
 
-// choose returns the suites that words name, all if none does, with those of their packages whose folders words name,
-// all if none does.
+// choose returns the suites that words name, with those of their packages whose folders words name. If words name no
+// suite, or no folder, it selects all.
 func choose(all []suite, words []string) ([]suite, error) {
 	named := func(s suite) bool { return slices.Contains(words, s.name) }
 	if slices.ContainsFunc(all, named) {
@@ -157,14 +157,15 @@ func choose(all []suite, words []string) ([]suite, error) {
 	return chosen, nil
 }
 
-// test runs the suite and returns its scenarios with their outcomes. The error says what has failed.
+// test runs the suite and returns its scenarios with their results. The error says what failed.
 func (s suite) test(ctx context.Context) ([]result, error) {
 	fmt.Printf("--- %s\n", s.name)
 	argv := []string{"test", "-json", "-count", "1", "-timeout", "240m", "-p", "2", "-run", s.run}
 	cmd := exec.CommandContext(ctx, "go", append(argv, s.packages...)...)
 	cmd.Env = append(os.Environ(), s.environ...)
 	cmd.Stderr = os.Stderr
-	// Its own group, so that Ctrl-C reaches it once. `go test` waits for what the tests have started in the end.
+	// Its own process group, so that Ctrl-C reaches it once. At the end, `go test` waits for the processes that the
+	// tests started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	out, err := cmd.StdoutPipe()
@@ -181,10 +182,10 @@ func (s suite) test(ctx context.Context) ([]result, error) {
 	return results, err
 }
 
-// write writes the results to the page. The former rows of scenarios that the run has left out stay.
+// write writes the results to the page. It keeps the rows of scenarios that the run omitted.
 func (s suite) write(results []result, now time.Time) error {
 	if len(results) == 0 {
-		return nil // the run's error says why
+		return nil // the error of the run says why
 	}
 	former, err := os.ReadFile(page)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +206,7 @@ func (s suite) write(results []result, now time.Time) error {
 	return os.WriteFile(page, former, 0o644)
 }
 
-// version returns the version of what is tested.
+// version returns the version of a component.
 func (p part) version() (string, error) {
 	argv := []string{"git", "describe", "--always", "--exclude=*"}
 	if p.packaged != "" {

@@ -21,8 +21,8 @@ const head = "<!-- Written by `make release-check`. -->\n# What was tested befor
 	"replaces their rows alone: those of other tests have their own date.\n\n" +
 	"| part | version | scenario | date | outcome |\n|---|---|---|---|---|\n"
 
-// replace returns a page with new rows of a part. They take the place of its former rows, or come last. If the rows are
-// not the whole part, its other former rows stay.
+// replace returns a page with new rows of a part. They replace its old rows, or come last if there are none. If the
+// rows are only some of the part's, the other old rows stay.
 func replace(page []byte, part string, rows []row, whole bool) []byte {
 	var before, of, after []row
 	for line := range strings.Lines(string(page)) {
@@ -56,16 +56,16 @@ func replace(page []byte, part string, rows []row, whole bool) []byte {
 	return text
 }
 
-// result is the outcome of one scenario: "passed", with what the test has measured, "failed", "skipped" or unended.
+// result is the outcome of one scenario: "passed", with the test's measurements, "failed", "skipped" or unended.
 type result struct{ scenario, outcome string }
 
 const unended = "did not end"
 
-// test is a test, or without a name a package of them.
+// test is a test, or, without a name, a package.
 type test struct{ pkg, name, scenario, outcome, measured, printed string }
 
-// read reads the events of `go test -json` (go doc test2json), and returns the results of scenarios in the order of
-// their begin. It writes the outcome of each test, and what those have printed that did not pass.
+// read reads the events of `go test -json` (go doc test2json), and returns the results of scenarios in the order in
+// which they began. It prints the outcome of each test, and the output of those that did not pass.
 func read(events io.Reader, out io.Writer) ([]result, error) {
 	var tests []*test
 	known := map[[2]string]*test{}
@@ -73,7 +73,7 @@ func read(events io.Reader, out io.Writer) ([]result, error) {
 	for lines := json.NewDecoder(events); ; {
 		var e struct{ Action, Package, Test, Key, Value, Output string }
 		if err := lines.Decode(&e); err != nil {
-			_, _ = io.Copy(io.Discard, events) // else `go test` would wait for a reader
+			_, _ = io.Copy(io.Discard, events) // otherwise `go test` would wait for a reader
 			for _, t := range tests {
 				if t.outcome == unended {
 					fmt.Fprintf(out, "%s: %s\n%s", unended, t, t.printed)
@@ -87,7 +87,7 @@ func read(events io.Reader, out io.Writer) ([]result, error) {
 		if e.Test == "" {
 			fmt.Fprint(out, e.Output)
 		}
-		if e.Package == "" { // of the build
+		if e.Package == "" { // output of the build
 			continue
 		}
 		t := known[[2]string{e.Package, e.Test}]
@@ -115,8 +115,8 @@ func read(events io.Reader, out io.Writer) ([]result, error) {
 	}
 }
 
-// results returns the results of the tests that are no part of a scenario, nor made of other tests. A test that is, and
-// a package, has one if it failed by itself.
+// results returns the results of scenarios, and of tests that are neither a part of a scenario nor a group of tests.
+// Groups of tests, and packages, have one only if they failed by themselves.
 func results(tests []*test) []result {
 	var all []result
 	for _, t := range tests {
@@ -141,7 +141,7 @@ func (t *test) in(u *test) bool {
 	return t.pkg == u.pkg && t.name != "" && (u.name == "" || strings.HasPrefix(t.name, u.name+"/"))
 }
 
-// String returns the test's scenario, or words made of the names of its package and of itself.
+// String returns the test's scenario, or words from the names of its package and of the test.
 func (t *test) String() string {
 	if t.scenario != "" {
 		return t.scenario

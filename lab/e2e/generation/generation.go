@@ -1,5 +1,5 @@
-// Package generation has the tests that run on each release of Debian: with its Slurm, Ansible, systemd and Python, on
-// nodes and a control host that are machines of that release.
+// Package generation has the tests that run on each release of Debian, with its Slurm, Ansible, systemd and Python. The
+// nodes and the control host are machines of that release.
 package generation
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// FullVariable is the variable of the environment with which the tests of each release run in full.
+// FullVariable is the environment variable that makes the tests run in full on each release.
 const FullVariable = "EIFFEL_MATRIX"
 
-// Generation is a release of Debian, and what differs on it.
+// Generation is a release of Debian, and its differences.
 type Generation struct {
 	name     string // of the lab
 	gateway  string
@@ -26,9 +26,9 @@ type Generation struct {
 	packages func(tools.Paths) string
 	// parameters are further SlurmctldParameters.
 	parameters []string
-	// brief leaves out what does not depend on the release.
+	// brief omits what does not depend on the release.
 	brief bool
-	// newer says that it is not Debian 12, on which other packages test too.
+	// newer is set for releases other than Debian 12, which other packages also test.
 	newer bool
 }
 
@@ -51,7 +51,7 @@ func Trixie() Generation {
 	}
 }
 
-// fromController has slurmctld run RebootProgram, and not the slurmd of each node.
+// fromController has slurmctld, not the node's slurmd, run RebootProgram.
 const fromController = "reboot_from_controller"
 
 // Lab is the cluster of a generation.
@@ -79,23 +79,23 @@ func (l *Lab) Main(m *testing.M, of Generation) (code int) {
 	})
 }
 
-// scenario is a test of all generations.
+// scenario is a test for all releases.
 type scenario struct {
 	name string
 	run  func(*Lab, *testing.T)
-	// in says on which releases it runs.
+	// in selects the releases on which it runs.
 	in coverage
 }
 
-// coverage is on which releases a scenario runs.
+// coverage selects the releases on which a scenario runs.
 type coverage int
 
 const (
-	// everywhere is for what depends on the release.
+	// everywhere is for tests that depend on the release.
 	everywhere coverage = iota
-	// inFull is for what does not depend on the release: it is left out where a release is tested in brief.
+	// inFull is for tests that do not depend on the release: a brief run omits them.
 	inFull
-	// newer is for what other packages test on Debian 12, and newerInFull the same in full.
+	// newer is for tests that other packages run on Debian 12; newerInFull is the same for full runs.
 	newer
 	newerInFull
 )
@@ -113,7 +113,7 @@ func (g Generation) runs(s scenario) bool {
 	return true
 }
 
-// scenarios returns all of them, in the order in which they run.
+// scenarios returns all scenarios in their order.
 func scenarios() []scenario {
 	return []scenario{
 		{"services are units", (*Lab).servicesAreUnits, everywhere},
@@ -134,7 +134,7 @@ func scenarios() []scenario {
 	}
 }
 
-// Run runs the tests, each of which is a scenario.
+// Run runs each scenario as a test.
 func (l *Lab) Run(t *testing.T) {
 	for _, s := range scenarios() {
 		if l.of.runs(s) {

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// aJobOutlivesItsLaunchProgram cancels a job that waits for a node, has one requeued since its node is DOWN, and has the
-// next one wait while slurmctld starts again and while its launch program is killed.
+// aJobOutlivesItsLaunchProgram cancels a job that waits for a node, requeues another since its node is DOWN, and lets
+// the next one wait while slurmctld restarts and its launch program is killed.
 func (l *Lab) aJobOutlivesItsLaunchProgram(t *testing.T) {
 	submit := func() (job string) {
 		job = l.Job(t, "--nodelist=node02", "--wrap=true")
@@ -63,7 +63,7 @@ func (l *Lab) awaitNoLaunchProgram(t *testing.T) {
 	})
 }
 
-// assertLaunchedAtOnce fails unless the end of its launch program has launched a job.
+// assertLaunchedAtOnce fails unless a job was launched because its launch program ended.
 func (l *Lab) assertLaunchedAtOnce(t *testing.T, job string) {
 	t.Helper()
 	if by := l.launchedBy(t, job); by != "prolog_running_decr" {
@@ -71,7 +71,7 @@ func (l *Lab) assertLaunchedAtOnce(t *testing.T, job string) {
 	}
 }
 
-// launchedBy returns the function of slurmctld that found, by its log, that the nodes of a job are up.
+// launchedBy returns the function of slurmctld that noticed that a job's nodes are up, as its log says.
 func (l *Lab) launchedBy(t *testing.T, job string) string {
 	t.Helper()
 	log := l.On(t, cluster.ControlNodeName, "cat", "/var/log/slurm/slurmctld.log")

@@ -22,7 +22,7 @@ func (l *Lab) servicesAreUnits(t *testing.T) {
 			if state != "active" {
 				t.Errorf("%s on %s is %s", service, node, state)
 			}
-			enabled, _ := l.Command(node, "systemctl", "is-enabled", service).Output() // exit status 1 if it is not
+			enabled, _ := l.Command(node, "systemctl", "is-enabled", service).Output() // exit status 1 if disabled
 			if boot := strings.TrimSpace(string(enabled)) == "enabled"; boot != (service != "slurmd") {
 				t.Errorf("%s on %s is %s at boot", service, node, enabled)
 			}
@@ -38,7 +38,7 @@ func (l *Lab) theSecondDeployChangesNothing(t *testing.T) {
 	}
 }
 
-// units returns when the services of Slurm were started.
+// units returns the times at which Slurm's services started.
 func (l *Lab) units(t *testing.T) map[string]string {
 	t.Helper()
 	started := map[string]string{}
@@ -48,8 +48,8 @@ func (l *Lab) units(t *testing.T) map[string]string {
 	return started
 }
 
-// aJobOnACloudNode has a node made for a job and removed when it is idle, and reads SLURM_RESUME_FILE. slurmctld's call
-// starts the worker's service.
+// aJobOnACloudNode checks that a node is made for a job and removed when it is idle, and that SLURM_RESUME_FILE is
+// read. slurmctld's call starts the worker's service.
 func (l *Lab) aJobOnACloudNode(t *testing.T) {
 	l.asRoot(t, "systemctl", "stop", worker)
 	id := l.Job(t, "--nodelist=node02", "--wrap=true")
@@ -81,7 +81,7 @@ func (l *Lab) aJobThatExceedsItsMemoryIsKilled(t *testing.T) {
 func (l *Lab) aJobHasItsCoresOnly(t *testing.T) {
 	id := l.Job(t, "--nodelist=node01", "--cpus-per-task=1", harness.Until)
 	l.AwaitJob(t, id, "RUNNING")
-	// The job is RUNNING before its first process is there, and until then a number may be -1.
+	// The job is RUNNING before its first process runs; until then a number may be -1.
 	script := "job=$(scontrol listpids | awk '$2 == " + id + " && $1 > 0 {print $1}' | tail -n 1)\n" +
 		"sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$job/status"
 	var cpus string
@@ -129,7 +129,7 @@ func (l *Lab) rebootBySlurm(t *testing.T) {
 	}
 }
 
-// rebootTheOtherWay is rebootBySlurm by slurmd where slurmctld is declared, and the other way round.
+// rebootTheOtherWay is rebootBySlurm by slurmd if slurmctld is declared, and by slurmctld otherwise.
 func (l *Lab) rebootTheOtherWay(t *testing.T) {
 	l.DeployAfter(t)
 	l.Redeclare(t, func(d *cluster.Declaration) {
@@ -146,7 +146,8 @@ func (l *Lab) rebootTheOtherWay(t *testing.T) {
 	l.rebootBySlurm(t)
 }
 
-// eachJobHasAFreshInstance has a node power down after its job, and the mark refuse a job where it does not.
+// eachJobHasAFreshInstance checks that a node powers down after its job, and that the mark rejects a job if it does
+// not.
 func (l *Lab) eachJobHasAFreshInstance(t *testing.T) {
 	l.DeployAfter(t)
 	l.Redeclare(t, func(d *cluster.Declaration) {
@@ -188,10 +189,10 @@ func (l *Lab) reimageBySlurm(t *testing.T) {
 	l.AssertTerraformIsClean(t)
 }
 
-// worker is the unit of the cluster's worker.
+// worker is the systemd unit of the cluster's worker.
 const worker = "reconfigure-worker@opt-eiffel.service"
 
-// The tests that follow run with the service.
+// The next tests use the service.
 func (l *Lab) theWorkerIsAService(t *testing.T) {
 	if err := l.InstallService(); err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func (l *Lab) theWorkerIsAService(t *testing.T) {
 	if owner := l.asRoot(t, "ps", "-o", "user=", "-p", show("MainPID")); strings.TrimSpace(owner) != cluster.User {
 		t.Errorf("the worker is %s's", owner)
 	}
-	// polkit's rule allows the user to start this unit, and nothing else.
+	// polkit's rule allows the user to start only this unit.
 	l.asRoot(t, "systemctl", "stop", worker)
 	for _, denied := range [][]string{{"stop", "ssh"}, {"start", "ssh"}, {"restart", worker}} {
 		argv := append([]string{"systemctl", "--no-ask-password"}, denied...)
@@ -242,7 +243,7 @@ func (l *Lab) asRoot(t *testing.T, argv ...string) string {
 
 func (l *Lab) settingsFitTheRelease(t *testing.T) {
 	config := l.OnControl(t, "scontrol", "show", "config")
-	if strings.Contains(config, "cloud_reg_addrs") == l.of.newer { // 23.11 and later do not have the setting
+	if strings.Contains(config, "cloud_reg_addrs") == l.of.newer { // 23.11 and later lack the setting
 		t.Errorf("slurmctld runs with\n%s", config)
 	}
 	for _, want := range []string{"idle_on_node_suspend", "SuspendExcNodes         = node01\n"} {
@@ -274,8 +275,8 @@ func (l *Lab) settingsFitTheRelease(t *testing.T) {
 
 func (l *Lab) slurmConforms(t *testing.T) { l.ConformSlurm(t, "node02") }
 
-// tutorial types the rest of docs/start/tutorial.md. Its first sections have installed and deployed this lab. It is the
-// last scenario, since the tutorial ends with an empty project.
+// tutorial runs the commands of the rest of docs/start/tutorial.md. The first sections installed and deployed this lab.
+// It is the last scenario, since the tutorial ends with an empty project.
 func (l *Lab) tutorial(t *testing.T) {
 	for _, section := range []string{"Run a job", "Reimage a node", "Destroy the cluster"} {
 		before, _ := l.Server("node01")

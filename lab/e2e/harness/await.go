@@ -12,14 +12,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Time limits, long enough for a computer with other load.
+// Time limits that suffice on a busy computer.
 const (
 	JobPatience    = 6 * time.Minute
 	IdlePatience   = 5 * time.Minute
 	UpdatePatience = 6 * time.Minute
 )
 
-// Eventually waits until a condition is true. After the time limit the test fails with the condition's last text.
+// Eventually waits until a condition is true. At the time limit, the test fails with the last text of the condition.
 func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() (ok bool, said string)) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -81,7 +81,8 @@ func (l *Lab) AwaitQuiet(t *testing.T) {
 	l.AwaitNothingWaits(t)
 }
 
-// AwaitIdle waits until a node is IDLE without a reason of ours. Slurm 24.11 keeps its own, of a reboot for instance.
+// AwaitIdle waits until a node is IDLE without a reason of ours. Slurm 24.11 keeps its own reasons, for example of a
+// reboot.
 func (l *Lab) AwaitIdle(t *testing.T, node string) {
 	t.Helper()
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
@@ -114,7 +115,7 @@ func (l *Lab) AwaitNothingWaits(t *testing.T) {
 	})
 }
 
-// AwaitRenewed waits for another boot of a node and until Slurm uses it again, and returns its new identity.
+// AwaitRenewed waits until a node has booted again and Slurm uses it, and returns its new identity.
 func (l *Lab) AwaitRenewed(t *testing.T, node string, before Identity) Identity {
 	t.Helper()
 	l.Eventually(t, UpdatePatience, func() (bool, string) {

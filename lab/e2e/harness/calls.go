@@ -16,7 +16,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// Until is the option of a job that ends when its node has the file that LetGo creates.
+// Until is a job's option to end when LetGo creates a file on its node.
 const Until = "--wrap=until [ -e /tmp/go ]; do sleep 1; done"
 
 // LetGo ends the jobs with Until on a node.
@@ -35,7 +35,8 @@ func (l *Lab) Job(t *testing.T, args ...string) string {
 	return id
 }
 
-// Hurry has a job begin as soon as possible: Slurm delays a requeued job for two minutes. A job may begin meanwhile.
+// Hurry makes a job begin as soon as possible: Slurm delays a requeued job by two minutes. The job may begin during the
+// call.
 func (l *Lab) Hurry(t *testing.T, job string) {
 	t.Helper()
 	state, err := l.JobState(job)
@@ -96,7 +97,7 @@ func (l *Lab) Server(node string) (labcloud.Server, bool) {
 	return servers[i], true
 }
 
-// Order adds a fault until the test ends. The test fails if the fault never occurred.
+// Order adds a fault until the test ends. The test fails if the fault has not occurred by then.
 func (l *Lab) Order(t *testing.T, f labcloud.Fault) {
 	t.Helper()
 	id, err := l.Cloud.Faults().Add(f)
@@ -113,7 +114,7 @@ func (l *Lab) Order(t *testing.T, f labcloud.Fault) {
 	})
 }
 
-// Identity is what must not change of an instance without a request.
+// Identity is what must not change in an instance without a request.
 type Identity struct{ ID, Image, Flavor, Boot string }
 
 // Identities returns the identities of nodes, which must have instances.
@@ -188,8 +189,8 @@ func (l *Lab) Reason(t *testing.T, node string) string {
 	return reason
 }
 
-// AssertTerraformIsClean runs `terraform plan`, as an administrator would, who waits for the state's lock: it must plan
-// no change.
+// AssertTerraformIsClean runs `terraform plan` as an administrator would, and waits for the state's lock. The plan must
+// have no changes.
 func (l *Lab) AssertTerraformIsClean(t *testing.T) {
 	t.Helper()
 	out, err := l.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode",
@@ -220,8 +221,8 @@ func (l *Lab) AssertRunning(t *testing.T, jobs ...string) {
 	l.AssertNeverRestarted(t, jobs...)
 }
 
-// AssertDeployChangesNothing deploys once more: Ansible must run, and change no host. It reads what Ansible prints
-// during this call, task by task, since a run that is interrupted at its end has no recap.
+// AssertDeployChangesNothing deploys once more: Ansible must run, and change no host. It reads Ansible's output task by
+// task during this call, since a run that is interrupted at its end prints no recap.
 func (l *Lab) AssertDeployChangesNothing(t *testing.T) {
 	t.Helper()
 	log := filepath.Join(l.StateDir(), "log", "ansible.log")
@@ -239,14 +240,14 @@ func (l *Lab) AssertDeployChangesNothing(t *testing.T) {
 		t.Fatalf("Ansible's log has no run of this deploy:\n%s", said)
 	}
 	for line := range strings.Lines(said) {
-		// The control host gets Slurm's files to compare.
+		// The control host fetches Slurm's files to compare them.
 		if strings.HasPrefix(line, "changed: [") && !strings.Contains(line, "-> localhost") {
 			t.Errorf("Ansible changed what was configured already, %s:\n%s", strings.TrimSpace(line), said)
 		}
 	}
 }
 
-// Nodes returns the names of a group's nodes from one number to another.
+// Nodes returns the names of a group's nodes in a range of numbers.
 func Nodes(g cluster.NodeGroup, first, last int) []string {
 	var names []string
 	for i := first; i <= last; i++ {

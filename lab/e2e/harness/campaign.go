@@ -15,13 +15,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// DeclareABadImage has the test job of campaigns fail on the second image, until [Lab.PassEachImage] is called.
+// DeclareABadImage makes the test job of campaigns fail on the second image, until [Lab.PassEachImage] is called.
 func DeclareABadImage(d *cluster.Declaration) {
 	d.Reconfigure["canary_job"] = "hostname; ! grep -q " + cluster.ImageV2 + " /etc/image-release"
 	d.Reconfigure["canary_minutes"] = 1
 }
 
-// PassEachImage has the test job succeed on each image, as a deploy would.
+// PassEachImage makes the test job succeed on each image, as a deploy would.
 func (l *Lab) PassEachImage(t *testing.T) {
 	t.Helper()
 	l.OnControl(t, "sh", "-c", "printf '#!/bin/sh\nhostname\n' >/usr/local/libexec/reconfigure/canary.sh")
@@ -41,7 +41,7 @@ func (l *Lab) Campaign(t *testing.T) reconfigure.Campaign {
 	return c
 }
 
-// AwaitCampaign waits until the last campaign is as it should be.
+// AwaitCampaign waits until a condition holds for the last campaign.
 func (l *Lab) AwaitCampaign(t *testing.T, patience time.Duration, what string,
 	is func(reconfigure.Campaign) bool) (c reconfigure.Campaign) {
 	t.Helper()
@@ -72,8 +72,9 @@ func (l *Lab) AssertNotReserved(t *testing.T) {
 	}
 }
 
-// CatchABadImage has a campaign over nodes, which all have the first image, test the second one on its canary, where it
-// fails, and goes back to the first one. The other nodes must not be touched. begin is the command that begins it.
+// CatchABadImage runs a campaign over nodes that all have the first image. It tests the second image on its canary,
+// where it fails, and the canary goes back to the first. The other nodes must not be touched. begin is the command that
+// starts the campaign.
 func (l *Lab) CatchABadImage(t *testing.T, patience time.Duration, nodes []string, begin ...string) {
 	t.Helper()
 	before := l.Identities(t, nodes...)
@@ -82,7 +83,8 @@ func (l *Lab) CatchABadImage(t *testing.T, patience time.Duration, nodes []strin
 	if !strings.Contains(said, fmt.Sprintf("%d nodes were outdated then", len(nodes))) {
 		t.Errorf("it says\n%s", said)
 	}
-	// A user's job of the test's name. It stays pending: a campaign that took it for its own would wait for it.
+	// A user's job with the name of the test. It stays pending: a campaign that mistook it for its own test would
+	// wait for it.
 	namesake := l.Job(t, "--hold", fmt.Sprintf("--job-name=reconfigure_%d_1", l.Campaign(t).ID), "--wrap=true")
 	if out, code := l.Call(t, "update", "--outdated"); code == 0 {
 		t.Errorf("a second campaign was started:\n%s", out)

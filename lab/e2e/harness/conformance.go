@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
 
-// ConformSlurm runs the conformance suite of the simulated Slurm with the real one. The node is a cloud node that is
-// powered down, also afterwards.
+// ConformSlurm runs the conformance suite of the simulated Slurm with the real one. The node is a cloud node; it is
+// powered down before and after.
 func (l *Lab) ConformSlurm(t *testing.T, node string) {
 	t.Helper()
 	control, ok := l.Server(cluster.ControlNodeName)

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
-// DeployAfter deploys when the test has ended. It is called before Redeclare, so that the old declaration is back then.
+// DeployAfter deploys when the test has ended. Call it before Redeclare, so that the old declaration is restored first.
 func (l *Lab) DeployAfter(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { // the test's context has ended
@@ -18,13 +18,13 @@ func (l *Lab) DeployAfter(t *testing.T) {
 	})
 }
 
-// IgnoreTheEndOfJobs has a node of a partition with fresh instances stay up after its job.
+// IgnoreTheEndOfJobs keeps a node of a partition with fresh instances up after its job.
 func (l *Lab) IgnoreTheEndOfJobs(t *testing.T, node string) {
 	t.Helper()
 	l.On(t, node, "sed", "-i", "/^epilog_slurmd/,$ s/leave/true/", "/etc/slurm/fresh.sh")
 }
 
-// AwaitRefused waits until a job was requeued by the node that it got.
+// AwaitRefused waits until the node that a job got has requeued the job.
 func (l *Lab) AwaitRefused(t *testing.T, id string) {
 	t.Helper()
 	l.Eventually(t, JobPatience, func() (bool, string) {
@@ -33,7 +33,7 @@ func (l *Lab) AwaitRefused(t *testing.T, id string) {
 	})
 }
 
-// Restart has a job that was requeued start without the pause that Slurm makes.
+// Restart starts a requeued job without Slurm's delay.
 func (l *Lab) Restart(t *testing.T, id string) {
 	t.Helper()
 	l.Eventually(t, JobPatience, func() (bool, string) {

@@ -19,19 +19,19 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// Lab is the one cluster of all tests of a package, since its deployment takes longer than most tests. Each test leaves
-// it with its cloud nodes powered down.
+// Lab is the cluster that all tests of a package share, since its deployment takes longer than most tests. Each test
+// leaves it with its cloud nodes powered down.
 type Lab struct {
 	*cluster.Lab
-	// Deploy, if not nil, deploys the cluster instead of a call of `reconfigure deploy`.
+	// Deploy, if not nil, deploys the cluster in place of `reconfigure deploy`.
 	Deploy func(context.Context) error
 
 	name string
 }
 
-// Main deploys the lab, runs the tests and checks that nothing of the lab is left. It returns the exit code. Labs that
-// run in parallel need names and networks of their own. change, if not nil, is applied to the lab's declaration. If
-// this process is killed, another one cleans up.
+// Main deploys the lab, runs the tests, checks that the lab leaves nothing behind, and returns the exit code. Labs that
+// run in parallel need different names and networks. change, if not nil, edits the lab's declaration. If this process
+// is killed, another process cleans up.
 func (l *Lab) Main(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int) {
 	cluster.KeepIfAsked()
 	code, err := l.run(m, cfg, change)
@@ -91,16 +91,16 @@ func (l *Lab) deploy(ctx context.Context) error {
 	return nil
 }
 
-// ReleaseVariable is the variable of the environment that names the release of Debian on the machines of labs that do
-// not choose it themselves: [Trixie], or Debian 12.
+// ReleaseVariable is the environment variable that names the Debian release of the machines in labs that do not choose
+// one: [Trixie]; the default is Debian 12.
 const ReleaseVariable = "EIFFEL_LAB_RELEASE"
 
 // Trixie is Debian 13.
 const Trixie = "trixie"
 
-// onTrixie changes the configuration of a lab to machines of Debian 13. Its declaration need not have the hardware of
-// this computer. Machines that boot systemd have more time for it: more than a dozen at once on two busy cores do not
-// boot within the time that is enough for sysvinit.
+// onTrixie configures a lab for machines of Debian 13. Its declaration need not match the hardware of this computer.
+// Machines with systemd get more time to boot: on two busy cores, a dozen of them need longer than the time that
+// suffices with sysvinit.
 func onTrixie(cfg *cluster.Config, change func(*cluster.Declaration)) (func(*cluster.Declaration), error) {
 	installed, err := tools.FindSystemd(cfg.Checkout)
 	cfg.Systemd = installed.Trixie
@@ -113,7 +113,7 @@ func onTrixie(cfg *cluster.Config, change func(*cluster.Declaration)) (func(*clu
 	}, err
 }
 
-// checkout returns the folder with go.mod above the test's folder.
+// checkout returns the closest parent of the test's folder that has go.mod.
 func checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -149,8 +149,8 @@ func (l *Lab) nothingLeft() error {
 	return errors.Join(errs...)
 }
 
-// named reports whether a text contains the path of the lab's folder or of a file in it, and not only a path with the
-// same beginning.
+// named reports whether a text contains the path of the lab's folder or of a file in it. Another path with the same
+// beginning does not count.
 func (l *Lab) named(text string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(text,
 		func(r rune) bool { return strings.ContainsRune(" ,:=", r) }), func(word string) bool {

@@ -16,8 +16,8 @@ import (
 // Victims are the processes that a test kills.
 type Victims string
 
-// The workers of the lab with all that they have started, such as Terraform and Ansible; the workers alone; their
-// Terraform alone, of which the providers end by themselves.
+// The lab's workers with all processes that they started, such as Terraform and Ansible; the workers alone; and their
+// Terraform alone, whose providers end by themselves.
 const (
 	WorkersAndChildren Victims = "the worker with its children"
 	Workers            Victims = "the worker"
@@ -31,7 +31,7 @@ func (l *Lab) KillWorkers(t *testing.T) {
 	l.mustKill(t, WorkersAndChildren)
 }
 
-// KillWorkersAlone does the same with the workers alone: the programs that they run go on.
+// KillWorkersAlone does the same with the workers alone: the programs that they started keep running.
 func (l *Lab) KillWorkersAlone(t *testing.T) {
 	t.Helper()
 	l.mustKill(t, Workers)
@@ -48,7 +48,7 @@ func (l *Lab) mustKill(t *testing.T, v Victims) {
 func (l *Lab) Kill(t *testing.T, v Victims) bool {
 	t.Helper()
 	if v != Terraforms {
-		signal(l.workers(t), syscall.SIGSTOP) // so that they start no others during the search
+		signal(l.workers(t), syscall.SIGSTOP) // stopped, they start no processes during the search
 	}
 	all := l.victims(t, v)
 	signal(all, syscall.SIGKILL)
@@ -58,7 +58,7 @@ func (l *Lab) Kill(t *testing.T, v Victims) bool {
 	return len(all) > 0
 }
 
-// Runs reports whether there are such processes.
+// Runs reports whether such processes run.
 func (l *Lab) Runs(t *testing.T, v Victims) bool {
 	t.Helper()
 	return len(l.victims(t, v)) > 0
@@ -79,7 +79,7 @@ func (l *Lab) victims(t *testing.T, v Victims) []int {
 	return workers
 }
 
-// StartWorker starts a worker, as cron would. It ends by itself, also where another one works.
+// StartWorker starts a worker, as cron would. It ends by itself, even if another worker is active.
 func (l *Lab) StartWorker(t *testing.T) {
 	t.Helper()
 	worker := l.Reconfigure(t.Context(), "worker", "--once")
@@ -89,7 +89,7 @@ func (l *Lab) StartWorker(t *testing.T) {
 	t.Cleanup(func() { _ = worker.Wait() }) // it may have been killed
 }
 
-// lives reports whether a process has not ended: a zombie has, when its last thread has.
+// lives reports whether a process has not ended. A zombie has ended when its last thread has.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -116,7 +116,7 @@ func (l *Lab) workers(t *testing.T) []int {
 	return found
 }
 
-// descendants returns the child processes of these processes, and theirs, and so on.
+// descendants returns the children of these processes, their children, and so on.
 func descendants(t *testing.T, of []int) []int {
 	t.Helper()
 	children := map[int][]int{}
@@ -126,7 +126,7 @@ func descendants(t *testing.T, of []int) []int {
 	}
 	for _, pid := range all {
 		stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-		// pid (name) state parent …, and the name may have anything in it.
+		// The fields are: pid (name) state parent …; the name may contain any character.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if len(fields) > 1 {
 			parent, _ := strconv.Atoi(fields[1])

@@ -29,9 +29,9 @@ func (l *Lab) CutOff(t *testing.T, node string) (connect func()) {
 	return connect
 }
 
-// PlaybooksRunAgain has a job resume nodes while something keeps the playbooks from giving results, and ends that when
-// the playbooks have run twice for each of them. The nodes must come up on the instances that they have by then, and
-// Slurm must not notice. The notes on the nodes must have these words.
+// PlaybooksRunAgain resumes nodes by a job while a fault keeps the playbooks from giving results. It ends the fault
+// when the playbooks have run twice for each node. The nodes must come up on the instances that they have by then,
+// without any effect in Slurm. The notes on the nodes must contain these words.
 func (l *Lab) PlaybooksRunAgain(
 	t *testing.T, log *journal.Journal, nodes []string, words string, begin func(t *testing.T) (end func()),
 ) {

@@ -51,7 +51,7 @@ func play(conf, resume string, argv []string) (status int, err error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{stage}, argv...)
 	cmd.Env = []string{"SLURM_CONF=" + conf}
-	cmd.Stderr = os.Stderr // for the stage only
+	cmd.Stderr = os.Stderr // only for the stage
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if resume != "" {
 		file, err := memoryFile(resume)
@@ -63,7 +63,7 @@ func play(conf, resume string, argv []string) (status int, err error) {
 	}
 	err = cmd.Run()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // no process may be left in it
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group must have no process left
 	}
 	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
 		return 0, err
@@ -92,7 +92,7 @@ func memoryFile(path string) (*os.File, error) {
 	return file, nil
 }
 
-// become replaces this process by the program. It returns only after an error.
+// become replaces this process with the program. It returns only after an error.
 func become(program string, argv []string) error {
 	var blocked unix.Sigset_t
 	for _, signal := range []unix.Signal{
