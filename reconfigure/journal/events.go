@@ -10,9 +10,9 @@ import (
 )
 
 // Record writes events in their order, all or none. An event without a time gets the current time. Each event belongs
-// to a plan that has begun; an unknown plan is an error that a retry does not fix. The journal numbers events in the
-// order of the commits. It stores their lives separately (Lives); an incomplete life is also an error that a retry
-// does not fix. Only the holder of the lease may call it (ErrLeaseLost).
+// to a plan that has begun; an unknown plan is an error, and a retry does not fix it. The journal numbers events in the
+// order of the commits. It stores their lives separately (Lives); an incomplete life is also an error that a retry does
+// not fix. Only the holder of the lease may call it (ErrLeaseLost).
 //
 // It waits for the disk; Recorder is for callers that must not wait.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {

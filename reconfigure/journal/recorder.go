@@ -41,10 +41,10 @@ type Recorder struct {
 
 	mutex   sync.Mutex
 	waiting []reconfigure.Event
-	came    int64             // how many events have come
-	settled int64             // how many of them are durable or lost
+	came    int64             // the number of events recorded so far
+	settled int64             // the number of them that are durable or lost
 	failed  error             // the error of the last lost group
-	since   time.Time         // since when the writes fail
+	since   time.Time         // the time since which writes fail
 	dropped int               // the number of dropped events
 	first   reconfigure.Event // the first dropped event
 	flushes []flush
@@ -52,7 +52,7 @@ type Recorder struct {
 	ended   chan struct{} // closed with the goroutine
 }
 
-// flush is a call of Flush that waits until so many events are settled.
+// flush is a call of Flush that waits until this many events are settled.
 type flush struct {
 	until int64
 	done  chan error

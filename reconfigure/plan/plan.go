@@ -270,9 +270,9 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
 }
 
-// endangered returns why an instance must not be removed or replaced now; empty if it may be. The control node's
-// instance never may be, except by destroy. While Slurm is unreachable, an unfinished instance may be, since it
-// hardly ever has a job. But an administrator may have tainted an instance in use (`terraform taint`).
+// endangered returns why an instance must not be removed or replaced now; empty if it may be. Only destroy may remove
+// the control node's instance. While Slurm is unreachable, an unfinished instance may be removed, since it hardly ever
+// has a job. But an administrator may have tainted an instance in use (`terraform taint`).
 func (p *planner) endangered(i reconfigure.Instance) string {
 	switch {
 	case i.Node == p.cluster.Control.Name && i.ID != "":

@@ -50,8 +50,8 @@ func (p *planner) silent(node string) bool {
 		state.Has(reconfigure.NodeDown|reconfigure.NodeNotResponding)
 }
 
-// giveUp rejects a node that was suspended after the request. Slurm is not told, since it no longer waits for the
-// node. The suspend removes what an earlier worker made of the node.
+// giveUp rejects a node that was suspended after the request. Slurm is not told, since it no longer waits for the node.
+// The suspend removes the parts that an earlier worker made.
 func (p *planner) giveUp(r reconfigure.Request, node string) {
 	p.reject(r, node, reconfigure.ErrUnwanted.Error())
 	p.rejected[len(p.rejected)-1].Awaited = false

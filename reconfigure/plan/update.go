@@ -102,7 +102,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case r.Campaign != 0 && change.Action == reconfigure.Reboot && state.Ready() && !(state.Drained() && state.Ours()):
 		// It became as declared after the campaign chose it.
 	case r.Campaign != 0 && (state.PoweringDown() || state.PoweredDown() || state.PoweringUp()):
-		// The campaign chooses it again when it is up, if it is still outdated.
+		// When the node is up, the campaign chooses it again if it is still outdated.
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
 		// It was booted after the request, by an earlier request of the same caller or by a worker that died. Slurm
 		// has already cleared its reason. A drain of this tool may remain; it ends here.

@@ -12,15 +12,15 @@ import (
 )
 
 // Half is the state in which a killed Terraform leaves a change. Terraform writes its state when a resource is
-// finished, with some back ends even later, so the state lacks the cloud's later changes.
+// finished, and some backends even later, so the state lacks the cloud's later changes.
 type Half string
 
 // The ways to leave a change.
 const (
 	NotBegun  Half = "not begun"
 	Removed   Half = "removed"   // of a replacement: the old instance is removed, but the state still has it
-	Unwritten Half = "unwritten" // it is done, but the state lacks it: of a new instance, the state has only the port
-	Unknown   Half = "unknown"   // the state has nothing of a new instance
+	Unwritten Half = "unwritten" // done, but the state lacks it; of a new instance, it has the port
+	Unknown   Half = "unknown"   // the state has no part of a new instance
 	Tainted   Half = "tainted"   // the state has a tainted new instance: Terraform was interrupted, and its caller killed
 )
 
@@ -404,7 +404,7 @@ func (a *apply) write(u *underWay, tainted bool) {
 }
 
 // cut is an interrupt: the state has new instances with their ids, as tainted; it keeps those that were being removed;
-// it has a rebuild as if that were done.
+// it has a rebuild as if it were complete.
 func (a *apply) cut() reconfigure.Failures {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -443,7 +443,7 @@ func (u *underWay) stays() bool {
 // killed is the error of a Terraform that was killed.
 func killed() error { return reconfigure.Classify(reconfigure.ClassUnknown, failure{Killed}) }
 
-// dieAs leaves all unfinished changes as half says; an empty half stands for the ordered one.
+// dieAs leaves all unfinished changes as half says; an empty half means the ordered one.
 func (a *apply) dieAs(half Half) {
 	a.lock.Lock()
 	defer a.lock.Unlock()

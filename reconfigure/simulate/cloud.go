@@ -16,34 +16,34 @@ type server struct {
 	id, node, address string
 	spec              reconfigure.Spec
 	created           time.Time
-	active            time.Time // when it is ACTIVE, or in ERROR
-	gone              time.Time // when its deletion ends; zero: it is not being deleted
+	active            time.Time // the time at which it is ACTIVE or in ERROR
+	gone              time.Time // the time at which its deletion ends; zero: it is not being deleted
 	power             reconfigure.Power
-	powers            time.Time         // when the cloud will have started or stopped it; zero: no change
-	next              reconfigure.Power // its power state then
-	fault             reconfigure.Fault // the reason why it ends in ERROR
+	powers            time.Time         // the time at which the cloud has started or stopped it; zero: no change
+	next              reconfigure.Power // its power state after that
+	fault             reconfigure.Fault // the cause of its ERROR
 	up                bool              // it is ACTIVE
 	started           time.Time         // its last boot in the cloud
 	boots             int
 	booted            time.Time // its last boot as slurmd reports it: no two boots have the same time
 	configured        bool
-	slurmd            bool      // it has registered since the boot
-	silent            bool      // the cloud has started it: slurmd does not start at boot
+	slurmd            bool      // slurmd has registered since the boot
+	silent            bool      // after a start by the cloud, slurmd does not start at boot
 	clean             bool      // its disk was cleaned for an image
 	lemon             bool      // it never answers
 	mark              string    // on its disk: the run of the job to which it was allocated
-	left              time.Time // when a run of a job ended on its disk
-	disks             int       // how often its disk was made anew
+	left              time.Time // the time at which a run of a job ended on its disk
+	disks             int       // the number of times its disk was made anew
 	console           string    // since the last boot: as with QEMU, a boot truncates it
 	key               string    // the host key of its disk
 	shown             bool      // the console shows the host key: cloud-init prints it once for each disk
 	printed           bool      // a boot of the disk has ended, so that a later one does not print the key
 }
 
-// never is the time at which something that takes forever is done.
+// never is the end of an action that takes forever.
 func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// after returns the time in d; never if d is Forever.
+// after returns the time after d; never if d is Forever.
 func after(d time.Duration) time.Time {
 	if d == Forever {
 		return never()
@@ -65,7 +65,7 @@ func (w *World) serversOf(node string) []*server {
 	return slices.DeleteFunc(slices.Clone(w.cloud.servers), func(s *server) bool { return s.node != node })
 }
 
-// create lets the cloud begin to make an instance.
+// create makes the cloud begin to create an instance.
 func (w *World) create(node string, spec reconfigure.Spec) *server {
 	if slices.ContainsFunc(w.serversOf(node), func(s *server) bool { return s.gone.IsZero() }) {
 		w.cloud.doubled = append(w.cloud.doubled, node)
@@ -107,7 +107,7 @@ func (w *World) startSlurmd(s *server, at time.Time) {
 	}
 }
 
-// stop ends everything that runs on an instance.
+// stop ends all programs on an instance.
 func (w *World) stop(s *server) {
 	boots := w.span(Booting, s.node)
 	s.printed = s.printed || s.up && boots != Forever && time.Since(s.started) >= boots
@@ -118,7 +118,7 @@ func (w *World) stop(s *server) {
 	s.slurmd, s.up = false, false
 }
 
-// switches lets the cloud begin to start or to stop an instance.
+// switches makes the cloud begin to start or stop an instance.
 func (w *World) switches(s *server, to reconfigure.Power) {
 	s.next, s.powers = to, after(w.span(Switching, s.node))
 }
@@ -134,7 +134,7 @@ func (w *World) power(s *server, at time.Time) {
 	}
 }
 
-// Switch starts or stops a node's instance in the cloud, as somebody may do by hand.
+// Switch starts or stops a node's instance in the cloud, as an administrator may do by hand.
 func (w *World) Switch(node string, to reconfigure.Power) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -145,7 +145,7 @@ func (w *World) Switch(node string, to reconfigure.Power) {
 	}
 }
 
-// delete lets the cloud begin to delete an instance, and stops it at once.
+// delete makes the cloud begin to delete an instance, and stops it at once.
 func (w *World) delete(s *server) {
 	w.stop(s)
 	if s.gone.IsZero() {
@@ -225,8 +225,8 @@ func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	return all, nil
 }
 
-// recorded reports whether Terraform's state has the instance. The list always has an instance whose id nobody has
-// recorded: nobody could ask for it by its id, and a second one would be made in any case.
+// recorded reports whether Terraform's state has the instance. The list always has an instance with an unrecorded id:
+// no one could ask for it by its id, and a second instance would be made in any case.
 func (w *World) recorded(s *server) bool {
 	r := w.terraform.state[s.node]
 	return r != nil && r.id == s.id

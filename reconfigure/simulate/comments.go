@@ -16,7 +16,7 @@ func (w *World) Submits(jobs ...int64) {
 	}
 }
 
-// Remarks sets a comment of somebody else on a job.
+// Remarks sets another user's comment on a job.
 func (w *World) Remarks(job int64, text string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -13,7 +13,7 @@ type Fault string
 const (
 	NoValidHost Fault = "no valid host"  // the instance ends in ERROR; the cloud has the reason
 	NoQuota     Fault = "quota exceeded" // a port is made, but no instance
-	Unreadable  Fault = "cannot be read" // the cloud does not answer for the instance: nothing can be planned for it
+	Unreadable  Fault = "cannot be read" // the cloud does not answer for it, so it cannot be planned
 	NoPort      Fault = "no more ports"  // no port, and no instance of the run: Terraform makes all ports first
 	LostCreate  Fault = "lost create"    // the instance is made, but the answer is lost: the state has only its port
 	LostPoll    Fault = "lost poll"      // the instance is made, but Terraform cannot see it, and taints it
@@ -23,15 +23,15 @@ const (
 	NotSent        Fault = "not sent"
 	NotProven      Fault = "not proven"       // Terraform would change the instance that it should adopt
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
-	NotListed      Fault = "not listed"       // the cloud's list lacks its instances; asked by id, the cloud has them
-	OtherImage     Fault = "other image"      // somebody has changed the instance's image: Terraform would rebuild it too
+	NotListed      Fault = "not listed"       // the cloud's list omits its instances; by id, the cloud finds them
+	OtherImage     Fault = "other image"      // changed by hand: Terraform would rebuild it too
 	OtherTags      Fault = "other tags"       // Terraform would also update the instance in place
 	StopFails      Fault = "stop fails"       // the cloud refuses to stop it
 	StartFails     Fault = "start fails"      // the cloud refuses to start it
-	RebootFails    Fault = "reboot fails"     // the cloud refuses
-	NoImage        Fault = "no image"         // the cloud refuses to begin an image of it
-	ImageLost      Fault = "image lost"       // the cloud removes the image of it instead of making it active
-	NotActive      Fault = "not active"       // the cloud has the instance as stopped
+	RebootFails    Fault = "reboot fails"     // the cloud rejects it
+	NoImage        Fault = "no image"         // the cloud refuses to create an image of it
+	ImageLost      Fault = "image lost"       // the image of it disappears in the cloud instead of becoming active
+	NotActive      Fault = "not active"       // the cloud shows the instance as stopped
 	NoSSH          Fault = "no SSH"           // it never answers
 	Lemon          Fault = "lemon"            // its next instance never answers, but the one after that does
 	PlaybookFails  Fault = "playbook fails"   // a task fails on it

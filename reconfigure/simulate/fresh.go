@@ -94,8 +94,8 @@ func (w *World) PowersDownDue() (nodes []string) {
 	return nodes
 }
 
-// Resumes is an administrator's `scontrol update state=resume`: it ends drains, and completes a power down in
-// progress. A power down that waits for a job stays.
+// Resumes is an administrator's `scontrol update state=resume`: it ends drains, and completes a power down in progress.
+// A power down that waits for a job stays pending.
 func (w *World) Resumes(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -10,14 +10,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Image is an image that was made of an instance.
+// Image is an image made from an instance.
 type Image struct {
 	reconfigure.Image
 	// Clean reports whether the disk was clean when the image was begun.
 	Clean bool
 
 	active time.Time
-	lost   bool // the cloud removes it instead of making it active
+	lost   bool // it disappears in the cloud instead of becoming active
 }
 
 // Images returns the images that were begun, in order.

@@ -12,10 +12,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// hostKey is a learned host key, with its disk: that of an instance, made from an image.
+// hostKey is a learned host key, with the disk that it belongs to: an instance and the image from which the disk was
+// made.
 type hostKey struct{ instance, image, key string }
 
-// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. As the real one,
+// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. Like the real one,
 // it accepts the key that was learned from the same disk, or the key on the console.
 func (w *World) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error {
 	defer w.happened(AfterWait)
@@ -242,9 +243,9 @@ func (p *play) configure(ctx context.Context, node string) error {
 	return nil
 }
 
-// reread lets slurmctld read the slurm.conf of a declaration by a restart. It keeps the known states, and all jobs
-// except those on nodes that it forgets. For a node that is no longer a cloud node, it forgets a power down that
-// waits for a job. Each slurmd that runs is restarted too, and registers again, which ends DOWN.
+// reread restarts slurmctld with the slurm.conf of a declaration. It keeps the known states, and all jobs except those
+// on nodes that it forgets. For a node that is no longer a cloud node, it forgets a power down that waits for a job.
+// Each slurmd that runs is restarted too, and registers again, which ends DOWN.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm.nodes {
 		if !c.Nodes().Contains(node) {

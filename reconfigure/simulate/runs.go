@@ -10,7 +10,7 @@ import (
 // Tool is a program that has one user at a time: Terraform with one state, and Ansible on one node.
 type Tool string
 
-// The tools. The name of the shard follows Terraform's, except for the default one; the name of the node Ansible's.
+// The tools. The name of a shard (except the default one) follows Terraform's; the name of a node follows Ansible's.
 const (
 	Terraform Tool = "Terraform"
 	Ansible   Tool = "Ansible"
@@ -103,7 +103,7 @@ func defaultSpans() map[Doing]map[string]time.Duration {
 	}
 }
 
-// Takes sets how long an action takes from now on: for the nodes or, without nodes, for all.
+// Takes sets the duration of an action from now on, for the given nodes or, without nodes, for all.
 func (w *World) Takes(what Doing, d time.Duration, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -118,7 +118,7 @@ func (w *World) Takes(what Doing, d time.Duration, nodes ...string) {
 	}
 }
 
-// span returns how long something takes for a node.
+// span returns the duration of an action for a node.
 func (w *World) span(what Doing, node string) time.Duration {
 	if d, own := w.orders.spans[what][node]; own {
 		return d
@@ -132,7 +132,7 @@ func (w *World) spanOf(what Doing) time.Duration {
 	return w.span(what, "")
 }
 
-// spend waits for as long as something takes, or until ctx ends.
+// spend waits for the duration of an action, or until ctx ends.
 func (w *World) spend(ctx context.Context, what Doing) {
 	if d := w.spanOf(what); d > 0 {
 		wait(ctx, d)

@@ -18,18 +18,18 @@ type slurmNode struct {
 	reason      string
 	job, drain  bool
 	rebooting   bool // Slurm has issued a reboot, and waits for the node
-	returns     bool // it will use the node after the reboot, unless it forgets that
+	returns     bool // Slurm uses the node after the reboot, unless it forgets that
 	boot        time.Time
-	asked       time.Time // when Slurm asked for a boot: it waits for a later one
-	registers   time.Time // when slurmd will register; zero: it will not
-	server      *server   // on which slurmd runs
+	asked       time.Time // the time at which Slurm asked for a boot: it waits for a later one
+	registers   time.Time // the time at which slurmd registers; zero: never
+	server      *server   // the instance on which slurmd runs
 	registered  time.Time // its last registration
 	silent      bool      // Slurm has noticed that it does not answer
-	reserved    string    // for the test job of this name
+	reserved    string    // reserved for the test job of this name
 	run         string    // the last run, in a partition with `fresh: job`, to which the node was allocated
 }
 
-// PowersUp lets Slurm power up nodes, each for a job that waits for it.
+// PowersUp makes Slurm power up nodes, each for a job that waits for it.
 func (w *World) PowersUp(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -40,7 +40,7 @@ func (w *World) PowersUp(nodes ...string) {
 	}
 }
 
-// PowersDown lets Slurm power down nodes.
+// PowersDown makes Slurm power down nodes.
 func (w *World) PowersDown(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -50,7 +50,7 @@ func (w *World) PowersDown(nodes ...string) {
 	}
 }
 
-// SuspendsIdle lets Slurm power down nodes without jobs, which ends their drains; the reasons stay.
+// SuspendsIdle makes Slurm power down nodes without jobs, which ends their drains; the reasons stay.
 func (w *World) SuspendsIdle(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -95,7 +95,7 @@ func (w *World) StartJob(node string) {
 	}
 }
 
-// Reboots lets Slurm issue a reboot of nodes, and wait for it.
+// Reboots makes Slurm issue a reboot of nodes and wait for it.
 func (w *World) Reboots(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -104,8 +104,8 @@ func (w *World) Reboots(nodes ...string) {
 	}
 }
 
-// ForgetfulReboots lets Slurm drain nodes for a reboot with nextstate=RESUME, and read slurm.conf meanwhile, so that it
-// forgets to undrain them.
+// ForgetfulReboots makes Slurm drain nodes for a reboot with nextstate=RESUME, and read slurm.conf meanwhile, so that
+// it forgets to undrain them.
 func (w *World) ForgetfulReboots(nodes ...string) {
 	w.Reboots(nodes...)
 	w.Drained("reimage : reboot issued", nodes...)
@@ -130,7 +130,7 @@ func (w *World) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason
 	return w.mark(ctx, nodes, "power_down_asap", ": "+reason, func(n *slurmNode) { n.leaves(ReasonPrefix + reason) })
 }
 
-// Thwarted returns how often a node was powered down for which a job waits.
+// Thwarted returns the number of times a node was powered down although a job waited for it.
 func (w *World) Thwarted() int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -295,17 +295,17 @@ func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	})
 }
 
-// Drain lets running jobs end.
+// Drain does not end running jobs.
 func (w *World) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return w.mark(ctx, nodes, "drain", ": "+reason, func(n *slurmNode) { n.drain, n.reason = true, ReasonPrefix+reason })
 }
 
-// Undrain changes nothing else: a power down that waits for a job stays.
+// Undrain changes only the drain: a power down that waits for a job stays.
 func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
 }
 
-// ClearReason keeps the reason of a DOWN node.
+// ClearReason does not clear the reason of a DOWN node.
 func (w *World) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "clear reason", "", func(n *slurmNode) {
 		if n.base != reconfigure.NodeDown {
@@ -314,15 +314,15 @@ func (w *World) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 	})
 }
 
-// ReasonPrefix marks the reasons that are ours.
+// ReasonPrefix is the prefix of this tool's reasons.
 const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
-// update changes states, and ends the jobs there.
+// update changes states and ends the nodes' jobs.
 func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
 	return w.tell(ctx, nodes, what, detail, func(node string) { w.lose(node); change(w.slurm.nodes[node]) })
 }
 
-// mark changes states, and keeps the jobs there.
+// mark changes states without ending jobs.
 func (w *World) mark(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
 	return w.tell(ctx, nodes, what, detail, func(node string) { change(w.slurm.nodes[node]) })
 }

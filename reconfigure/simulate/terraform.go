@@ -213,8 +213,8 @@ func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChang
 	return reconfigure.ResourceChange{Address: "instance." + node, Node: node, Effect: e, Kind: reconfigure.KindInstance}
 }
 
-// change returns Terraform's change for a change, without effect if there is nothing to do, and whether it was
-// requested.
+// change returns the change that Terraform plans for a requested change, with no effect if there is nothing to do, and
+// whether it was requested.
 func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
 	r := p.terraform.state[c.Node]
 	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
@@ -308,7 +308,7 @@ func (p *Provisioner) adopt(node, id string) error {
 	return nil
 }
 
-// tool returns Terraform with this state, which has a lock.
+// tool returns the tool for Terraform with this state, which has a lock.
 func (p *Provisioner) tool() Tool {
 	if p.shard == "" {
 		return Terraform
@@ -316,7 +316,7 @@ func (p *Provisioner) tool() Tool {
 	return Terraform + " of " + Tool(p.shard)
 }
 
-// called returns a call in words, with the shard if that is not the default one.
+// called returns the words of a call, with the shard unless it is the default one.
 func (p *Provisioner) called(what string) string {
 	if p.shard == "" {
 		return what
@@ -324,7 +324,7 @@ func (p *Provisioner) called(what string) string {
 	return what + " in " + p.shard
 }
 
-// inWords returns what Terraform does in one line, grouped by effect.
+// inWords describes Terraform's changes in one line, grouped by effect.
 func inWords(changes []reconfigure.ResourceChange) string {
 	of := map[reconfigure.Effect][]string{}
 	var parts []string

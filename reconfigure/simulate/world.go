@@ -84,7 +84,7 @@ type journalState struct {
 	keys     map[string]hostKey // by address
 }
 
-// orders has the test's orders.
+// orders has the requests of the test.
 type orders struct {
 	faults map[Fault]nodeset.NodeSet
 	spans  map[Doing]map[string]time.Duration // by node; under the empty name, for all others
@@ -126,7 +126,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	return w
 }
 
-// Deps returns the world as the dependencies of one worker's operations.
+// Deps returns the world as the dependencies of the operations of one worker.
 func (w *World) Deps() operation.Deps {
 	worker := &Worker{}
 	return operation.Deps{
@@ -240,8 +240,8 @@ func (w *World) Taint(nodes ...string) {
 	}
 }
 
-// Vanish deletes a node's instances from the cloud, as somebody may do by hand. Terraform notices it at the next
-// preview.
+// Vanish deletes a node's instances from the cloud, as an administrator may do by hand. Terraform notices it at the
+// next preview.
 func (w *World) Vanish(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -279,7 +279,7 @@ func (w *World) Then(c Call, do func()) {
 	w.orders.then[c] = append(w.orders.then[c], do)
 }
 
-// happened calls what was registered for a call.
+// happened calls the functions that wait for a call.
 func (w *World) happened(c Call) {
 	w.lock.Lock()
 	var do func()
@@ -306,7 +306,7 @@ func (w *World) Lost() []string {
 	return slices.Clone(w.slurm.lost)
 }
 
-// Node is everything about a node; it is comparable.
+// Node is all data about a node; it is comparable.
 type Node struct {
 	Instance reconfigure.Instance // in Terraform's state; zero: none
 	Spec     reconfigure.Spec     // in Terraform's map; zero: none
@@ -317,7 +317,7 @@ type Node struct {
 	Job      bool
 }
 
-// Node returns everything about a node now.
+// Node returns all current data about a node.
 func (w *World) Node(node string) Node {
 	w.lock.Lock()
 	defer w.lock.Unlock()

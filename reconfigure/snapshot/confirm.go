@@ -12,13 +12,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// confirmAtOnce is how many instances are asked for by their ids at the same time.
+// confirmAtOnce is the number of instances that are requested by id at the same time.
 const confirmAtOnce = 10
 
-// Confirm adds to the answer of a cloud's list the known instances, by node, that the list lacks although they exist.
-// A list may lack existing instances, so Confirm asks for each missing one by its id: only those that the cloud then
-// does not have are gone. Confirm also returns their ids. An error means that it is unknown whether an instance
-// exists; the call may be retried.
+// Confirm adds to the answer of a cloud's list the known instances, by node, that the list lacks although they exist. A
+// list may lack existing instances, so Confirm asks for each missing instance by its id. An instance that the cloud
+// does not find by id is gone; Confirm also returns the ids of these. An error means that it is unknown whether an
+// instance exists; the call may be retried.
 func Confirm(
 	ctx context.Context, list map[string][]reconfigure.Server, known map[string]string,
 	ask func(ctx context.Context, id string) (reconfigure.Server, bool, error),

@@ -91,10 +91,10 @@ func (s Snapshot) Shard(node string) string {
 
 // Scope limits what a snapshot asks for. A small scope makes the snapshot of a large cluster cheap.
 type Scope struct {
-	// Nodes are the nodes whose instances and states must be known; empty: all of them. The control node's instance is
+	// Nodes are the nodes whose instances and states must be known; empty means all. The control node's instance is
 	// always known.
 	Nodes nodeset.NodeSet
-	// Sources returns what must be resolved, once Slurm's states are known; nil: nothing.
+	// Sources returns what must be resolved, when Slurm's states are known; nil means nothing.
 	Sources func(states map[string]reconfigure.NodeState) []reconfigure.Source
 	// Declared resolves the declared sources of all nodes, without waiting for Slurm.
 	Declared bool

@@ -20,7 +20,7 @@ import (
 
 // Setup is one journal, empty at first.
 type Setup struct {
-	// Open opens it again, as another process does. It is closed at the end of the test.
+	// Open opens the journal again, as another process does, and closes it at the end of the test.
 	Open func(t testing.TB) Journal
 	// Lose takes the lease from its holder without telling it. It must not wait.
 	Lose func(t testing.TB)
@@ -95,7 +95,7 @@ type journalRule struct {
 	setup Setup
 }
 
-// asked compares no more of requests than what was asked for and what they wait for.
+// asked compares only what requests ask for and what they wait for.
 var asked = cmpopts.IgnoreFields(reconfigure.Request{}, "Touched")
 
 func (j journalRule) noError(err error) {
@@ -184,7 +184,7 @@ func (j journalRule) token() int64 {
 	return token
 }
 
-// by returns the rule for another process.
+// by returns the same rule in another process.
 func (j journalRule) by(another Journal) journalRule {
 	j.Journal = another
 	return j
@@ -194,7 +194,7 @@ func done(r reconfigure.Request) reconfigure.Outcome {
 	return reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}
 }
 
-// cannotPlan returns the outcome that is stored of a request that cannot be planned.
+// cannotPlan returns the outcome that is stored for a request that cannot be planned.
 func cannotPlan(r reconfigure.Request) reconfigure.Outcome {
 	d := reconfigure.Deferral{Request: r.ID, Kind: reconfigure.CannotPlan, Reason: "the state cannot be read"}
 	return reconfigure.Outcome{Request: r.ID, Deferred: []reconfigure.Deferral{d}}
@@ -431,7 +431,7 @@ func (j journalRule) paused() {
 		}
 		j.equal("pause", reconfigure.Pause{Since: p.Since, Reason: reason, By: "anna from 10.0.0.5"}, p)
 	}
-	r := j.submit("n1") // a pause accepts requests
+	r := j.submit("n1") // a pause does not reject requests
 	_, err := j.Begin(j.Context(), idsOf(r))
 	j.wantError(reconfigure.ErrPaused, err)
 	j.noError(j.Continue(j.Context()))
@@ -479,7 +479,7 @@ func (j journalRule) oneHolder() {
 	held, end := j.WhileHeld(j.Context())
 	end()
 	j.wantError(reconfigure.ErrLeaseLost, context.Cause(held))
-	for range 2 { // a lease that was released can be acquired again
+	for range 2 { // a released lease can be acquired again
 		if who, since := j.HolderSince(j.Context()); who != "" || !since.IsZero() || another.Holder(j.Context()) != "" {
 			j.Errorf("nobody has the lease, and yet: %q since %s", who, since)
 		}
@@ -699,7 +699,7 @@ func (j journalRule) pruned() {
 	finish(withYoung, 1)
 	finish(young, 3)
 
-	j.noError(j.Prune(j.Context(), at(1))) // not before its own time
+	j.noError(j.Prune(j.Context(), at(1))) // an outcome at the cut-off stays
 	j.equal("requests that are young enough", 6, len(requests()))
 	for range 2 {
 		j.noError(j.Prune(j.Context(), at(2)))
@@ -847,7 +847,7 @@ func (j journalRule) nodesAreKept() {
 		j.noError(err)
 		j.equal("nodes", want, got)
 		j.equal("there are nodes", there, ok)
-		clear(got) // it is the caller's own
+		clear(got) // the caller owns the map
 	}
 	want(nil, false)
 	one := map[string]reconfigure.Spec{"n1": specOf("a")}
@@ -898,10 +898,10 @@ func (j journalRule) newestDeclaration() {
 		{at("a", "one", 1), at("a", "one", 1)},
 		{at("b", "one", 2), at("a", "one", 1)}, // a copy
 		{at("b", "two", 3), at("b", "two", 3)},
-		{at("a", "one", 1), at("b", "two", 3)}, // out of date
+		{at("a", "one", 1), at("b", "two", 3)}, // an old version
 		{at("a", "three", 3), at("b", "two", 3)},
-		{at("a", "one", 4), at("a", "one", 4)}, // taken back
-		{at("a", "two", 3), at("a", "two", 3)}, // from a backup
+		{at("a", "one", 4), at("a", "one", 4)}, // the edit was reverted
+		{at("a", "two", 3), at("a", "two", 3)}, // restored from a backup
 	} {
 		got, err := j.Declare(j.Context(), step.said)
 		j.noError(err)
@@ -919,7 +919,7 @@ func (j journalRule) hostKeysAreKept() {
 	want(nil)
 	j.noError(j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": {"a", "b"}, "192.0.2.2": {"c"}}))
 	j.noError(j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": {"d"}, "192.0.2.3": nil}))
-	// Removed keys do not come back from a file.
+	// Removed keys do not return from a file.
 	j.noError(j.AdoptHostKeys(j.Context(), map[string][]string{
 		"192.0.2.1": {"old"}, "192.0.2.3": {"old"}, "192.0.2.4": {"new"},
 	}))

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
 
-// Journal is a journal as one process has it open: all that its users need of it. The methods are documented at
+// Journal is a journal that one process has open, with all methods that its users need. The methods are documented at
 // journal.Journal.
 type Journal interface {
 	controller.Journal
@@ -28,7 +28,7 @@ type Journal interface {
 	Usage
 }
 
-// Callers is what commands need: they submit, follow and cancel requests, and pause the worker.
+// Callers has the methods for commands: they submit, follow and cancel requests, and pause the worker.
 type Callers interface {
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 	Cancel(ctx context.Context, id reconfigure.RequestID) error
@@ -39,13 +39,13 @@ type Callers interface {
 	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
 }
 
-// Holders is what shows who holds the lease.
+// Holders has the methods that show who holds the lease.
 type Holders interface {
 	Holder(ctx context.Context) string
 	HolderSince(ctx context.Context) (string, time.Time)
 }
 
-// Events is what operations record, and what is shown of it.
+// Events has the methods that record events and show them.
 type Events interface {
 	Record(ctx context.Context, events ...reconfigure.Event) error
 	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
@@ -57,7 +57,7 @@ type Events interface {
 	Prune(ctx context.Context, before time.Time) error
 }
 
-// Nodes is what all control hosts share: the map of nodes, the cluster's id and the declaration.
+// Nodes has the methods for data that all control hosts share: the map of nodes, the cluster's id and the declaration.
 type Nodes interface {
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
 	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
@@ -68,7 +68,7 @@ type Nodes interface {
 	Declare(ctx context.Context, d reconfigure.Declaration) (reconfigure.Declaration, error)
 }
 
-// Usage is the lives of instances and the runs of jobs.
+// Usage has the methods for the lives of instances and the runs of jobs.
 type Usage interface {
 	Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error)
 	KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error

@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// minute returns a moment of the rules below.
+// minute returns a time for the rules below.
 func minute(m int) time.Time { return time.Date(2026, 1, 1, 12, m, 0, 0, time.UTC) }
 
 func lifeOf(node, instance string, plan int64, made int) reconfigure.Life {
@@ -19,7 +19,7 @@ func removedAt(l reconfigure.Life, m int) reconfigure.Life {
 	return l
 }
 
-// gone returns a life that says that the node no longer has an instance.
+// gone returns a life which records that the node no longer has an instance.
 func gone(node string, m int) reconfigure.Life {
 	return reconfigure.Life{Node: node, Removed: minute(m)}
 }
@@ -51,7 +51,7 @@ func (j journalRule) lifeComesBack() {
 	known.Failed = "no SSH\uFFFD"
 	got, err := j.Lives(j.Context(), minute(0))
 	j.noError(err)
-	if len(got) == 1 && got[0].Failed == "no SSH\x00" { // a journal may keep it
+	if len(got) == 1 && got[0].Failed == "no SSH\x00" { // a journal may store it
 		got[0].Failed = known.Failed
 	}
 	j.equal("lives", []reconfigure.Life{known}, got)
@@ -66,7 +66,7 @@ func (j journalRule) lifeComesBack() {
 		j.Errorf("a life alone is among the events: %+v", events)
 	}
 	j.recordLives(removedAt(known, 7), known)
-	j.wantLives(7, other, removedAt(known, 7)) // not open again, and not ended before minute 7
+	j.wantLives(7, other, removedAt(known, 7)) // not open again; its end is still before minute 7
 	j.wantLives(8, other)
 }
 
@@ -77,7 +77,7 @@ func (j journalRule) oneLifeAtATime() {
 	j.wantLives(0, removedAt(first, 3), other, second)
 	j.recordLives(rebuilt)
 	j.wantLives(0, removedAt(first, 3), other, removedAt(second, 5), rebuilt)
-	j.recordLives(gone("n1", 4)) // from before it was made
+	j.recordLives(gone("n1", 4)) // an end before its start
 	j.wantLives(5, other, removedAt(second, 5), rebuilt)
 	j.recordLives(gone("n1", 9), gone("n1", 10), gone("n3", 9))
 	j.wantLives(6, other, removedAt(rebuilt, 9))
@@ -92,7 +92,7 @@ func (j journalRule) lifeGoesOn() {
 	j.recordLives(adopted)
 	adopted.Booted, adopted.Registered = minute(8), minute(9)
 	j.recordLives(adopted)
-	first.Booted, first.Registered = minute(6), minute(9) // what is known stays
+	first.Booted, first.Registered = minute(6), minute(9) // known values stay
 	j.wantLives(0, removedAt(old, 1), first)
 	unknown := lifeOf("n2", "i2", 5, 4)
 	unknown.Continues = true
@@ -199,5 +199,5 @@ func (j journalRule) usageIsPruned() {
 	j.wantLives(0, lives)
 	runs, err := j.JobRuns(j.Context(), time.Time{})
 	j.noError(err)
-	j.equal("runs", []reconfigure.JobRun(nil), runs) // Slurm last had the third one too long ago
+	j.equal("runs", []reconfigure.JobRun(nil), runs) // Slurm last listed the third run too long ago
 }

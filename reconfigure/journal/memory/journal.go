@@ -15,8 +15,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Journal is a journal in memory, as one process has it open. It keeps the contract of the real one (journaltest.Test),
-// and takes no time. Its methods may be called from several goroutines. It is deterministic under testing/synctest.
+// Journal is a journal in memory that one process has open. It fulfills the contract of the real one
+// (journaltest.Test), and takes no time. Its methods may be called from several goroutines. It is deterministic under
+// testing/synctest.
 type Journal struct {
 	*record
 	process int
@@ -104,7 +105,7 @@ func (j *Journal) LoseLease() {
 	}
 }
 
-// Fail lets all calls of all processes fail with err, until it is called with nil.
+// Fail makes all calls of all processes fail with err, until it is called with nil.
 func (j *Journal) Fail(err error) {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
