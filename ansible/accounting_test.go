@@ -16,8 +16,8 @@ import (
 type accounting struct{ *machines }
 
 // TestAccounting turns accounting on while a job runs: the playbooks install Debian's MariaDB and slurmdbd, and
-// slurmctld registers the cluster. No job is lost by the end of slurmdbd, by a reboot of the control node or when
-// accounting is turned off.
+// slurmctld registers the cluster. No job is lost when slurmdbd ends, when the control node reboots, or when accounting
+// is turned off.
 func TestAccounting(t *testing.T) {
 	t.Parallel()
 	files, err := image.Archive(needs.Tools(t, "..").Archive)
@@ -26,14 +26,14 @@ func TestAccounting(t *testing.T) {
 	}
 	a := accounting{newMachinesWith(t, 8, files)}
 	declaration := filepath.Join(a.dir, "group_vars", "all.yml")
-	// While a job runs, JobAcctGatherType must stay.
+	// While a job runs, JobAcctGatherType must not change.
 	off := strings.Replace(read(t, declaration), "extra: {", "extra: {JobAcctGatherType: jobacct_gather/linux, ", 1)
 	write(t, declaration, off)
 	a.boot("ctl", 10)
 	a.boot("node01", 11)
 	a.configure("ctl", "node01")
 	a.idle()
-	// The lists of an image that was just made are recent, and may lack the packages.
+	// The package lists of a new image are recent, and may lack the packages.
 	a.on("ctl", "touch", "/var/lib/apt/lists", "/var/lib/apt/periodic/update-success-stamp")
 	before := a.job("sleep 1000")
 	a.until("the job runs", func() bool { return a.on("ctl", "squeue", "--noheader", "--format=%T") == "RUNNING" })
@@ -89,7 +89,7 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
-// everywhere runs the playbooks as after a change of slurm.conf.
+// everywhere runs the playbooks for all nodes, as after a change of slurm.conf.
 func (a accounting) everywhere() {
 	a.Helper()
 	if failures, said := a.extend(reconfigure.Extent{Everywhere: true}); len(failures) > 0 {
@@ -111,7 +111,7 @@ func (a accounting) job(command string) string {
 	return a.on("ctl", "sbatch", "--parsable", "--chdir=/tmp", "--wrap="+command)
 }
 
-// recorded waits until a compute node learns from slurmdbd that the job has ended like this.
+// recorded waits until a compute node learns from slurmdbd that the job ended in this state.
 func (a accounting) recorded(job, state string) {
 	a.Helper()
 	var found []byte

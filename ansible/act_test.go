@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestRunSlurmctldIsRepairedAfterEachKill has the module with doubles of slurmctld and of the commands.
+// TestRunSlurmctldIsRepairedAfterEachKill runs the module with doubles of slurmctld and of the commands.
 func TestRunSlurmctldIsRepairedAfterEachKill(t *testing.T) {
 	needs.Lab(t) // the full disk is mounted
 	for _, what := range []string{"refusals", "kills", "twice", "together", "full"} {
@@ -28,7 +28,7 @@ func TestRunSlurmctldIsRepairedAfterEachKill(t *testing.T) {
 }
 
 // TestANewSlurmConfIsOneAct breaks the connection to the control node while slurmctld is restarted, and then kills the
-// module. No slurm.conf is left that slurmctld does not run with, and the job goes on.
+// module. slurmctld must run with the slurm.conf that is left, and the job keeps running.
 func TestANewSlurmConfIsOneAct(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, 25)
@@ -68,7 +68,7 @@ func TestANewSlurmConfIsOneAct(t *testing.T) {
 		}
 	}
 
-	// sshd refuses new sessions, so that Ansible's second try fails too.
+	// sshd refuses new sessions, so that Ansible's second attempt fails too.
 	m.declares("suspend_time: 600", "suspend_time: 700")
 	failures := during("stopping", "touch /run/nologin; pkill -9 -u "+image.LoginUser)
 	if failures["ctl"] == nil {

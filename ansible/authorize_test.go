@@ -64,7 +64,8 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
 		t.Errorf("known hosts (-want +got):\n%s", diff)
 	}
 
-	// Another cluster of that name with the same user, a line of an earlier version, and one of before the directory was moved.
+	// A line of another cluster of that name with the same user, a line of an earlier version, and a line from
+	// before the directory was moved.
 	other := `restrict,command="/other/bin/reconfigure --dir /other gate --role controller" ` + key
 	other = strings.TrimRight(other, "A") + strings.Repeat("B", 48) + " slurm@a\n"
 	earlier := `restrict,command="reconfigure gate --role controller" ` + strings.Replace(key, "AAAAAA", "AAAACC", 1) + " slurm@a\n"

@@ -17,8 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// firstBoot has programs of the first boot use apt while sshd answers already, as apt-daily does: one installs a
-// package, and another one reads the lists. hold keeps their locks until the test lets them go.
+// firstBoot makes programs of the first boot use apt while sshd already answers, as apt-daily does: one installs a
+// package, and another reads the lists. hold keeps their locks until the test releases them.
 func firstBoot() map[string]string {
 	return map[string]string{
 		"/var/lib/cloud/seed/nocloud/user-data": `#cloud-config
@@ -44,8 +44,8 @@ until [ -e /run/let-go-$1 ]; do sleep 0.1; done
 	}
 }
 
-// TestABareNode configures a node of an image as Debian makes it: cloud-init prepares it, no package of Slurm is there,
-// and other programs hold apt's locks. The machines have no network: the packages are in the image.
+// TestABareNode configures a node from an image as Debian makes it: cloud-init prepares the node, Slurm's packages are
+// missing, and other programs hold apt's locks. The machines have no network; the packages are in the image.
 func TestABareNode(t *testing.T) {
 	t.Parallel()
 	installed := needs.Systemd(t, "..")
@@ -68,7 +68,7 @@ func TestABareNode(t *testing.T) {
 	}
 	held := func(lock string, times int) func() bool {
 		return func() bool {
-			out, _ := m.host.Command("node01", "cat", "/run/"+lock).Output() // it may not be there yet
+			out, _ := m.host.Command("node01", "cat", "/run/"+lock).Output() // it may not exist yet
 			return strings.Count(string(out), "held") >= times
 		}
 	}
@@ -92,10 +92,10 @@ func TestABareNode(t *testing.T) {
 	}
 }
 
-// holds is how long a lock is held at least while the playbooks wait for it.
+// holds is the minimum time for which a lock is held while the playbooks wait for it.
 const holds = 2 * time.Second
 
-// waits reports whether the module has run on a machine for as long as a lock is held. Ansible unpacks it there.
+// waits reports whether the module has run on a machine for at least the time holds. Ansible unpacks it there.
 func (m *machines) waits(node string) func() bool {
 	var since time.Time
 	return func() bool {
@@ -145,7 +145,8 @@ func (m *machines) installs(node string) *installation {
 
 var waitedFor = regexp.MustCompile(`packages were installed in \d+ s; for (\d+) s of them`)
 
-// end waits for the end of the run, and returns how long packages were installed, and how long that waited for locks.
+// end waits until the run has ended, and returns how long it installed packages, and how much of that it waited for
+// locks.
 func (i *installation) end() (took, waited time.Duration) {
 	i.Helper()
 	if err := <-i.ended; err != nil {

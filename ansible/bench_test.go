@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkResume configures machines that have just booted from a prepared image, in a cluster that exists already. It
-// reports the time of a run, the CPU seconds of the control host per machine, without those of ssh processes that still
-// run, and the number of Ansible's tasks per machine.
+// reports the time of a run, the CPU seconds of the control host per machine (except those of ssh processes that still
+// run), and the number of Ansible's tasks per machine.
 func BenchmarkResume(b *testing.B) {
 	m := newMachines(b, 13)
 	m.size(2, 20)

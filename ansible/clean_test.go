@@ -31,7 +31,7 @@ func cleanNode(t *testing.T, arguments map[string]any, env ...string) {
 	}
 }
 
-// TestWhatIsRemovedIsOverwritten opens files beforehand: their blocks can be read after they were removed.
+// TestWhatIsRemovedIsOverwritten opens files before they are removed, so that it can read their blocks afterwards.
 func TestWhatIsRemovedIsOverwritten(t *testing.T) {
 	needs.Lab(t)
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestWhatIsRemovedIsOverwritten(t *testing.T) {
 	}
 }
 
-// TestNothingOfASecretIsOnTheDisk cleans a file system in a file, and reads the file.
+// TestNothingOfASecretIsOnTheDisk cleans a file system in an image file, and searches that file.
 func TestNothingOfASecretIsOnTheDisk(t *testing.T) {
 	needs.Lab(t)
 	bare := t.TempDir() // PATH without fstrim
@@ -151,7 +151,7 @@ func TestNothingOfASecretIsOnTheDisk(t *testing.T) {
 	}
 }
 
-// TestLogsOfOtherFileSystemsStay has other file systems mounted in the folder of the logs.
+// TestLogsOfOtherFileSystemsStay mounts other file systems in the folder of the logs.
 func TestLogsOfOtherFileSystemsStay(t *testing.T) {
 	needs.Lab(t)
 	logs := t.TempDir()

@@ -57,7 +57,7 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 		t.Errorf("a second run restarted daemons (-before +after):\n%s", diff)
 	}
 
-	// As after runs that ended between the writing of the files and the start of the daemon.
+	// As after runs that ended after the files were written and before the daemon started.
 	m.on("ctl", "sh", "-c", "echo '#' >>/etc/slurm/last-good/slurm.conf")
 	m.on("node02", "mkdir", "/etc/slurm/before")
 	m.extend(everywhere)
@@ -163,7 +163,7 @@ func (m *machines) slurm(node string) string {
 	return state[1]
 }
 
-// jobs are jobs that run until end is called, by node.
+// jobs are jobs by node, which run until end is called.
 type jobs struct {
 	*machines
 	ids, pids map[string]string

@@ -17,8 +17,8 @@ type call struct {
 	powersDown                  bool
 }
 
-// TestAnInstanceServesOneRunOfOneJob runs the script that TestSlurmConf renders, with a scontrol that only notes its
-// arguments. The calls of a case are on one instance.
+// TestAnInstanceServesOneRunOfOneJob runs the script that TestSlurmConf renders, with a scontrol that only records its
+// arguments. All calls of a case are on the same instance.
 func TestAnInstanceServesOneRunOfOneJob(t *testing.T) {
 	begins := func(job, restart string) call {
 		return call{context: "prolog_slurmd", job: job, restart: restart, node: "s01"}
@@ -72,7 +72,7 @@ func TestAnInstanceServesOneRunOfOneJob(t *testing.T) {
 	}
 }
 
-// A mark that cannot be written, on a full disk for instance, is as bad as another job's.
+// A mark that cannot be written, for example on a full disk, counts like another job's mark.
 func TestAnInstanceWithoutRoomForTheMarkGetsNoJob(t *testing.T) {
 	i := newInstance(t)
 	if err := os.Remove(filepath.Join(i.dir, "slurmd")); err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// hostile runs tasks on the host good and on others, which are all this machine. What each of the others answers to a
-// module is the output of a shell script of its root's. It returns Ansible's output.
+// hostile runs tasks on the host good and on others, which are all this machine. The other hosts answer each module
+// with the output of a shell script of their root. hostile returns Ansible's output.
 func hostile(t *testing.T, scripts map[string]string, tasks string, env ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,8 +57,8 @@ func hostile(t *testing.T, scripts map[string]string, tasks string, env ...strin
 	return string(out)
 }
 
-// TestAnAnswerChangesNoOtherHost has a node answer with what Ansible takes from some of its own modules: other hosts
-// and their variables, with which a task for them would run on the control host.
+// TestAnAnswerChangesNoOtherHost makes a node answer with data that Ansible accepts from some of its own modules: other
+// hosts and their variables. With these, a task for the other hosts would run on the control host.
 func TestAnAnswerChangesNoOtherHost(t *testing.T) {
 	const answer = `echo '{"changed": false, "rc": 0, "stdout": "", "stat": {"exists": false},
 "add_host": {"host_name": "good", "groups": ["taken"], "host_vars": {"evil": "yes"}}, "add_group": "grouped",
@@ -79,7 +79,7 @@ func TestAnAnswerChangesNoOtherHost(t *testing.T) {
 	}
 }
 
-// TestABadAnswerFailsOneNodeAlone has the first tasks of each node of a resume.
+// TestABadAnswerFailsOneNodeAlone runs the first tasks of a resume on each node.
 func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
 	const tasks = `
     - wait_for_node: {families: [Debian, RedHat], timeout: 1}

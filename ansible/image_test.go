@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 )
 
-// inNoImage is the files of a configured node that must not be in an image of it.
+// inNoImage are the files of a configured node that must not be in its image.
 const inNoImage = "ls -d /etc/munge/munge.key /etc/munge/made-by-reconfigure " +
 	"/etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/slurm/reconfigure " +
 	"/usr/local/libexec/reconfigure /var/lib/slurm/slurmd/* /var/log/slurm/* /var/tmp/* 2>/dev/null; " +
@@ -50,7 +50,7 @@ func TestImageOfANode(t *testing.T) {
 	}
 
 	m.clean("node01")
-	m.clean("node01") // one can still log in
+	m.clean("node01") // logging in still works
 	if left := onDisk(); len(left) > 0 {
 		t.Errorf("host keys are on the disk of the cleaned node: %s", left)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// machines is a cluster of the lab's machines, without a cloud: all that the playbooks need.
+// machines is a cluster of the lab's machines, without a cloud, which is all that the playbooks need.
 type machines struct {
 	testing.TB
 	host      *machine.Host
@@ -36,8 +36,8 @@ type machines struct {
 	instances map[string]reconfigure.Instance
 }
 
-// newMachines returns an empty host in the network 10.63.NETWORK.0/24. Tests that run in parallel need networks of
-// their own.
+// newMachines returns an empty host in the network 10.63.NETWORK.0/24. Tests that run in parallel need different
+// networks.
 func newMachines(t testing.TB, network byte) *machines {
 	t.Helper()
 	return newMachinesWith(t, network, map[string]string{"/etc/image-release": "test\n"})
@@ -47,7 +47,7 @@ func newMachines(t testing.TB, network byte) *machines {
 func newMachinesWith(t testing.TB, network byte, files map[string]string) *machines {
 	t.Helper()
 	paths := needs.Tools(t, "..")
-	// Not in /tmp, which may be on a file system that cannot be used for overlays.
+	// Not in /tmp, whose file system may not support overlays.
 	dir := scratch.Dir(t, "/var/tmp", "eiffel-ansible-")
 	store, err := image.NewStore(filepath.Join(dir, "images"), paths.Image)
 	if err != nil {
@@ -181,13 +181,13 @@ func (m *machines) configure(changed ...string) string {
 	return log
 }
 
-// try is configure, with failures as a result.
+// try is configure; it returns the error of a failed run.
 func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
 	m.Helper()
 	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...), Addresses: true})
 }
 
-// extend is try with any extent.
+// try with any extent.
 func (m *machines) extend(extent reconfigure.Extent) (reconfigure.Failures, string) {
 	m.Helper()
 	var log bytes.Buffer
@@ -211,7 +211,7 @@ func (m *machines) on(name string, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// until waits for what takes seconds on a computer without other load.
+// until waits for a condition that takes seconds on an idle computer.
 func (m *machines) until(what string, holds func() bool) {
 	m.Helper()
 	m.within(3*time.Minute, what, holds)
@@ -307,12 +307,12 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	m.survivesABadSetting()
 	m.setUpTheUnit()
 	m.keepTheKeyOfTheCluster()
-	// Without an end they would stay open for 60 s (ControlPersist).
+	// Otherwise they would stay open for 60 s (ControlPersist).
 	m.within(45*time.Second, "Ansible's SSH connections have ended",
 		func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
 }
 
-// keepOut has a machine refuse all users but root for 10 seconds, as during a boot.
+// keepOut makes a machine reject all users but root for 10 seconds, as during a boot.
 func (m *machines) keepOut(name string) {
 	m.Helper()
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
@@ -357,7 +357,7 @@ func (m *machines) resumeWithoutOtherNodes() {
 	write(m.TB, declaration, good)
 }
 
-// failWithoutPackages has one of two nodes lack a package, which cannot be installed without a network.
+// failWithoutPackages runs on two nodes, one of which lacks a package that cannot be installed without a network.
 func (m *machines) failWithoutPackages() {
 	m.Helper()
 	const edit = "/^Package: slurm-client$/,/^$/s/^Status: .*/Status: deinstall ok config-files/"
@@ -369,7 +369,7 @@ func (m *machines) failWithoutPackages() {
 	}
 }
 
-// keepTheKeyOfTheCluster replaces the control node, which must get the key that the other nodes have.
+// keepTheKeyOfTheCluster replaces the control node, which must get the key of the other nodes.
 func (m *machines) keepTheKeyOfTheCluster() {
 	m.Helper()
 	key := m.on("node01", "md5sum", "/etc/munge/munge.key")
@@ -383,7 +383,7 @@ func (m *machines) keepTheKeyOfTheCluster() {
 	}
 }
 
-// unsharesTheLastFolder has the control node export a folder that is declared no more, with a script in the place of
+// unsharesTheLastFolder makes the control node export a folder that is no longer declared, with a script in place of
 // exportfs.
 func (m *machines) unsharesTheLastFolder() {
 	m.Helper()
@@ -400,7 +400,7 @@ printf '#!/bin/sh\necho "$@" >>/run/exportfs.calls\n' >/usr/local/sbin/exportfs;
 	}
 }
 
-// survivesABadSetting declares a setting that slurmctld does not accept, for all nodes.
+// survivesABadSetting declares a setting that slurmctld rejects, for all nodes.
 func (m *machines) survivesABadSetting() {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
@@ -422,8 +422,7 @@ func (m *machines) survivesABadSetting() {
 	write(m.TB, declaration, good)
 }
 
-// setUpTheUnit has the role set up slurmctld's unit. The machine has no systemd, but a script in the place of
-// systemctl.
+// setUpTheUnit has the role set up slurmctld's unit. The machine has no systemd, but a script in place of systemctl.
 func (m *machines) setUpTheUnit() {
 	m.Helper()
 	const stub = `#!/bin/sh
@@ -452,7 +451,7 @@ case $2 in is-*) test -e /run/$3.runs ;; esac
 	if !strings.Contains(unit, "\nKillMode=process\n") || !strings.HasSuffix(unit, "/put_back.sh") {
 		m.Errorf("the unit's settings are:\n%s", unit)
 	}
-	m.on("ctl", "/usr/local/sbin/put_back.sh") // which has nothing to do
+	m.on("ctl", "/usr/local/sbin/put_back.sh") // there is nothing to do
 	calls := m.on("ctl", "cat", "/run/systemctl.calls")
 	const services = `--quiet is-enabled one
 --quiet enable one

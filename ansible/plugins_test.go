@@ -77,7 +77,7 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestTheHardwareOfANodeIsReported has a double of slurmd, one that fails, and none.
+// TestTheHardwareOfANodeIsReported uses a double of slurmd, one that fails, and none.
 func TestTheHardwareOfANodeIsReported(t *testing.T) {
 	for script, want := range map[string]string{
 		"#!/bin/sh\necho NodeName=a $1; echo UpTime=1": "is NodeName=a -C!",
@@ -123,7 +123,7 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	}
 }
 
-// TestAHomeOnASharedFolderIsRefused uses root's home, in a folder that could be shared and beside one.
+// TestAHomeOnASharedFolderIsRefused uses root's home, inside and beside a folder that could be shared.
 func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
 	home, err := user.LookupId("0")
 	if err != nil {
@@ -148,7 +148,7 @@ func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
 	}
 }
 
-// TestRootIsSquashed has the shipped settings of a share.
+// TestRootIsSquashed checks the shipped settings of a share.
 func TestRootIsSquashed(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "exports")
 	playbook(t, `- hosts: localhost
@@ -172,8 +172,8 @@ func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 	}
 }
 
-// TestSlurmdDoesNotStartAtBoot has the module bring slurmd, as the role asks for it, into its state, with doubles of
-// systemctl(1) and of the commands of sysvinit.
+// TestSlurmdDoesNotStartAtBoot runs the module with the role's arguments on slurmd, with doubles of systemctl(1) and of
+// the commands of sysvinit.
 func TestSlurmdDoesNotStartAtBoot(t *testing.T) {
 	const script = `
 import ansible.module_utils, importlib.util, json, re, sys, yaml
@@ -216,7 +216,7 @@ print("; ".join(calls))
 	}
 }
 
-// TestKeysOfSeveralNodesAreAuthorizedAtOnce has each node add its own line, and one replace its old line.
+// TestKeysOfSeveralNodesAreAuthorizedAtOnce makes several nodes add their own lines, and one replace its old line.
 func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
 	key := func(letter string) string {
@@ -260,7 +260,7 @@ func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAKeyOfANodeIsChecked has one node send text that would authorize other keys.
+// TestAKeyOfANodeIsChecked makes one node send text that would authorize other keys.
 func TestAKeyOfANodeIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
@@ -287,7 +287,7 @@ func TestAKeyOfANodeIsChecked(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatEndsTheOptionIsRefused has an address that would add options of its own.
+// TestAnAddressThatEndsTheOptionIsRefused uses an address that would add options.
 func TestAnAddressThatEndsTheOptionIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
@@ -309,7 +309,7 @@ func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 	}
 }
 
-// TestANodeCannotSetVariablesOfOtherHosts replaces our modules by those of an attacker on the node.
+// TestANodeCannotSetVariablesOfOtherHosts replaces our modules on the node with an attacker's.
 func TestANodeCannotSetVariablesOfOtherHosts(t *testing.T) {
 	dir := t.TempDir()
 	attacker := filepath.Join(dir, "library")

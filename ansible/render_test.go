@@ -138,7 +138,7 @@ func TestSyntax(t *testing.T) {
 	}
 }
 
-// TestThePrologOfTheSite finds it and the time that it may take, in any case of letters.
+// TestThePrologOfTheSite finds the prolog and its time limit, in any letter case.
 func TestThePrologOfTheSite(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {

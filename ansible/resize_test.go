@@ -11,7 +11,7 @@ import (
 )
 
 // resize runs resize.yml in a cluster directory whose bin/reconfigure is a script. It returns Ansible's output, whether
-// it succeeded, and the arguments of the script. Tasks without a timeout of their own have one of 5 seconds.
+// it succeeded, and the arguments of the script. Tasks without a timeout get one of 5 seconds.
 func resize(t *testing.T, script string, args ...string) (said string, well bool, called string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func TestResizePlaybook(t *testing.T) {
 		args   []string
 		called string
 		well   bool
-		said   []string // parts of Ansible's output
+		said   []string // parts of Ansible's expected output
 	}{
 		"nodes changed": {
 			`echo '{"request":7,"verdicts":[{"node":"node01","status":"unchanged"},` +

@@ -17,12 +17,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
-// edit is an edit of slurm.conf or gres.conf, and the jobs that a real slurmctld ends when it is restarted with it.
+// edit is an edit of slurm.conf or gres.conf, and the jobs that a real slurmctld ends when it restarts with the edit.
 type edit struct {
 	name     string
 	old, new string // all occurrences
 	ends     []string
-	careful  []string // jobs that are named as if they ended, although they do not
+	careful  []string // jobs that slurmconf names although they do not end
 }
 
 // The jobs of the test: on node01 in partition main, on node02 in partition second, on g01 with gres, and one that
@@ -31,7 +31,7 @@ var edits = []edit{
 	{name: "nothing that jobs depend on", old: "SuspendTime=600", new: "SuspendTime=700"},
 	{name: "a feature", old: " RealMemory=100", new: " RealMemory=100 Feature=new"},
 	{name: "more memory", old: "RealMemory=100", new: "RealMemory=200"},
-	// The jobs go on, but their next step may not begin: docs/how-it-works/settings.md.
+	// The jobs keep running, but their next step may not begin: docs/how-it-works/settings.md.
 	{name: "memory that is allocated", old: "=CR_Core\n", new: "=CR_Core_Memory\nDefMemPerCPU=10\n",
 		careful: []string{"node01", "node02", "g01"}},
 	{name: "less memory", old: "RealMemory=100", new: "RealMemory=1"},
@@ -45,7 +45,7 @@ var edits = []edit{
 		ends: []string{"node01", "node02"}},
 	{name: "threads", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=4 ThreadsPerCore=2",
 		ends: []string{"node01", "node02"}},
-	// Without files in gres.conf, gres is only counted.
+	// Without File in gres.conf, slurmctld only counts gres.
 	{name: "fewer gres", old: "lic:2", new: "lic:1", careful: []string{"g01"}},
 	{name: "no gres", old: "lic:2,", new: "", careful: []string{"g01"}},
 	{name: "fewer gres with files", old: "dev:2", new: "dev:1", ends: []string{"g01"}},
@@ -55,7 +55,7 @@ var edits = []edit{
 	{name: "another plugin for selection",
 		old: "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n", new: "SelectType=select/linear\n",
 		careful: []string{"node01", "node02", "g01", "waiting"}}, // slurm.conf(5) says that all jobs are lost
-	// slurm.conf(5) has it changed only while no step runs.
+	// slurm.conf(5) allows a change only while no step runs.
 	{name: "what jobs use is gathered", old: "SuspendTime=600",
 		new: "SuspendTime=600\nJobAcctGatherType=jobacct_gather/linux", careful: []string{"node01", "node02", "g01"}},
 	{name: "another folder for the jobs", old: "StateSaveLocation=/var/lib/slurm/slurmctld",
@@ -63,9 +63,9 @@ var edits = []edit{
 		ends: []string{"node01", "node02", "g01", "waiting"}},
 }
 
-// TestARestartEndsOnlyTheJobsThatAreNamed makes every kind of edit of the configuration of a real slurmctld while jobs
-// run on all nodes, and compares the jobs that end with what package slurmconf says. Then it has the playbooks make
-// one.
+// TestARestartEndsOnlyTheJobsThatAreNamed makes every kind of edit in the configuration of a real slurmctld while jobs
+// run on all nodes, and compares the jobs that end with those that package slurmconf names. Then the playbooks make one
+// edit.
 func TestARestartEndsOnlyTheJobsThatAreNamed(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, 12)
@@ -194,7 +194,7 @@ func (c confs) try(t *testing.T, e edit) {
 		t.Errorf("other jobs are named (-want +got):\n%s", diff)
 	}
 	c.restart(c.running)
-	_ = c.host.Command("ctl", "scancel", "--user=root").Run() // it is an error that there is none
+	_ = c.host.Command("ctl", "scancel", "--user=root").Run() // having none is an error
 	c.until("no job is left", func() bool { return c.on("ctl", "squeue", "--noheader", "--all") == "" })
 	// It is an error for nodes that are idle.
 	_ = c.host.Command("ctl", "scontrol", "update", "nodename=node[01-02],g01", "state=resume").Run()
@@ -221,7 +221,7 @@ func (c confs) named(coming map[string]string) []string {
 	return slices.Sorted(maps.Keys(ends))
 }
 
-// refuse edits the hardware of a group, and has the playbooks write it while a job runs that was not there when the
+// refuse edits the hardware of a group, and lets the playbooks write it while a job runs that did not run when the
 // configurations were compared.
 func (c confs) refuse(text string) {
 	c.Helper()
@@ -268,7 +268,7 @@ func (c confs) refuse(text string) {
 	extent.Conf = &reconfigure.SlurmConf{Err: "no answer"}
 	fails("it is unknown whether jobs would be ended: no answer")
 
-	// What was compared is written, not what the declaration says by then.
+	// The playbooks write the configuration that was compared, not the current declaration.
 	c.on("ctl", "scancel", "--user=root")
 	c.until("no job is left", func() bool { return c.on("ctl", "squeue", "--noheader", "--all") == "" })
 	write(c.TB, declaration, strings.Replace(text, "CPUs: 4", "CPUs: 2", 1))

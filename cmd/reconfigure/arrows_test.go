@@ -15,9 +15,8 @@ import (
 
 const module = "github.com/eiffel-hpc/eiffel/"
 
-// arrows is the design: which of our packages each package of reconfigure may import, by their paths below that
-// folder; "." is the vocabulary. Values are at the top, what ties all together is at the end, and adapters are beside
-// each other.
+// arrows is the design: for each package of reconfigure, which of our packages it may import, by their paths below that
+// folder; "." is the vocabulary. Packages of values come first, and those that wire everything together come last.
 var arrows = map[string]string{
 	"nodeset":                 "",
 	".":                       "nodeset",
@@ -68,8 +67,8 @@ var arrows = map[string]string{
 		"worker client",
 }
 
-// TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the
-// test's cache valid after a change.
+// TestArrows parses the imports of every file of the product. It reads the files itself: with `go list`, the test's
+// cached result would stay valid after a change.
 func TestArrows(t *testing.T) {
 	root := filepath.Join("..", "..")
 	seen := map[string]bool{}
@@ -108,7 +107,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// room returns the name that arrows has for a package of ours.
+// room returns the name of one of our packages in arrows.
 func room(pkg string) string {
 	if pkg == "reconfigure" {
 		return "."
@@ -116,8 +115,8 @@ func room(pkg string) string {
 	return strings.TrimPrefix(pkg, "reconfigure/")
 }
 
-// TestACloudIsNamedInItsAdapterAndTheWiringOnly reads the imports and the texts of every file of the product: a kind of
-// cloud is named in reconfigure/cloud/NAME and in the wiring. The kinds are the folders of the root modules.
+// TestACloudIsNamedInItsAdapterAndTheWiringOnly reads the imports and the texts of every file of the product: only
+// reconfigure/cloud/NAME and the wiring may name a kind of cloud. The kinds are the folders of the root modules.
 func TestACloudIsNamedInItsAdapterAndTheWiringOnly(t *testing.T) {
 	root := filepath.Join("..", "..")
 	modules, err := os.ReadDir(filepath.Join(root, "terraform"))

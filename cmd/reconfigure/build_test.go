@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// TestTheVersionIsDirtyOnlyForChangesOfCode builds a program in a repository of its own by the Makefile.
+// TestTheVersionIsDirtyOnlyForChangesOfCode builds a program in a separate repository with the Makefile.
 func TestTheVersionIsDirtyOnlyForChangesOfCode(t *testing.T) {
 	needs.Lab(t)
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))

@@ -25,29 +25,29 @@ import (
 
 var callersSeed = flag.Uint64("callers-seed", rand.Uint64(), "which callers are killed, and when")
 
-// What 200 callers want: each of 20 nodes is given up by five of them, and each of 20 others is wanted by five.
+// The requests of 200 callers: five of them give up each of 20 nodes, and five want each of 20 other nodes.
 const (
 	callers      = 200
 	callersKills = callers / 10
 	leaving      = 20
 	coming       = 20
-	mostApplies  = 10 // on a busy computer the calls come slowly, and so in more batches
+	mostApplies  = 10 // on a busy computer the calls come slowly, and thus in more batches
 )
 
-// TestTwoHundredCallersAtOnce starts them as Slurm and slurmds do, and kills a tenth in mid-call. Terraform is the real
-// one, and what counts is how often it is run.
+// TestTwoHundredCallersAtOnce starts the callers as Slurm and slurmds do, and kills a tenth of them in mid-call. It
+// counts the runs of real Terraform.
 func TestTwoHundredCallersAtOnce(t *testing.T) {
 	t.Logf("-callers-seed %d", *callersSeed)
 	c := newCrowdLab(t)
 	made, applies := c.created(), c.applies()
 	calls, killed := c.storm(rand.New(rand.NewPCG(*callersSeed, 0)))
 
-	// Those that were not killed are owed an outcome without anybody's help.
+	// The callers that were not killed get their outcomes without further calls.
 	c.await("each request that a caller was told of has its outcome", func() bool {
 		return !slices.ContainsFunc(calls, func(call *call) bool { return call.told() != 0 && !c.ended(call.told()) })
 	})
-	// One that was killed after it had written its request down, and before it started a worker, has left it to the
-	// next call.
+	// A caller that was killed after it stored its request, but before it started a worker, leaves the request to
+	// the next call.
 	c.run(0, "worker")
 	if err := c.awaitSettled(); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestTwoHundredCallersAtOnce(t *testing.T) {
 	}
 }
 
-// crowdLab is a lab whose cloud has instances for the nodes that are leaving.
+// crowdLab is a lab whose cloud has instances for the nodes to remove.
 type crowdLab struct {
 	*scriptLab
 	t       *testing.T
@@ -91,7 +91,7 @@ func newCrowdLab(t *testing.T) *crowdLab {
 	installed, err := c.makeCluster()
 	c.check(err)
 	c.check(os.Mkdir(c.file("bin"), 0o755))
-	// Each run of Terraform leaves its command in a file.
+	// Each run of Terraform writes its command to a file.
 	const script = "#!/bin/sh\necho \"$1\" >>%s\nexec %s \"$@\"\n"
 	c.write("bin/terraform", fmt.Sprintf(script, c.file("runs"), installed.Terraform))
 	c.write("bin/ssh", `#!/bin/sh
@@ -109,8 +109,8 @@ exit 255
 		"TF_CLI_CONFIG_FILE=" + installed.TerraformRC, scriptMark + "=" + c.work,
 	}
 
-	// Instances of persistent nodes stay although nobody answers there. Then the nodes are cloud nodes, which Slurm has
-	// powered down; and there is a group of persistent nodes without instances.
+	// Instances of persistent nodes stay although they do not answer. Then these nodes become cloud nodes, which
+	// Slurm has powered down, and a group of persistent nodes without instances is added.
 	c.check(c.declare("min_nodes: 2", fmt.Sprintf("min_nodes: %d", 2+leaving)))
 	c.check(c.declare("max_nodes: 20", "max_nodes: 40"))
 	c.run(1, "deploy")
@@ -147,13 +147,13 @@ func (c *crowdLab) write(name, text string) {
 	c.check(os.WriteFile(c.file(name), []byte(text), 0o755))
 }
 
-// writeStates is what Slurm says of the nodes.
+// writeStates writes the states that Slurm reports for the nodes.
 func (c *crowdLab) writeStates() {
 	there := numbered("node", 1, 2).Union(numbered("new", 1, coming)) // or each request for a node would reboot it
 	c.write("slurm.json", slurmStates(c.t, there, nodeset.NodeSet{}, numbered("node", 3, leaving)))
 }
 
-// numbered is n nodes from a number on.
+// numbered returns n nodes from a number on.
 func numbered(prefix string, from, n int) nodeset.NodeSet {
 	var names []string
 	for i := range n {
@@ -168,7 +168,7 @@ func (c *crowdLab) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run makes a call, and demands its exit code.
+// run makes a call and checks its exit code.
 func (c *crowdLab) run(code int, args ...string) {
 	c.t.Helper()
 	cmd := c.command(args...)
@@ -186,10 +186,10 @@ type call struct {
 	node           string
 	follows        bool
 	stdout, stderr bytes.Buffer
-	over           chan struct{} // closed when it has ended
+	over           chan struct{} // closed when the call has ended
 }
 
-// prepare is the calls: each node is named by five, one of whom waits for the outcome.
+// prepare returns the calls: five name each node, and one of these waits for the outcome.
 func (c *crowdLab) prepare() []*call {
 	calls := make([]*call, callers)
 	for i := range calls {
@@ -209,8 +209,8 @@ func (c *crowdLab) prepare() []*call {
 	return calls
 }
 
-// storm makes all calls at once, and kills some of those that are on their way: each at the moment that a number of
-// others have ended. It returns when all have ended.
+// storm makes all calls at once, and kills some that are still running: each when a number of others have ended. It
+// returns when all have ended.
 func (c *crowdLab) storm(random *rand.Rand) (calls []*call, killed int) {
 	calls = c.prepare()
 	ends := make(chan struct{}, callers)
@@ -218,14 +218,14 @@ func (c *crowdLab) storm(random *rand.Rand) (calls []*call, killed int) {
 	for _, call := range calls {
 		c.check(call.Start())
 		go func() {
-			_ = call.Wait() // what became of it stands in its state
+			_ = call.Wait() // the process state has the result
 			close(call.over)
 			ends <- struct{}{}
 		}()
 	}
 	moments := make([]int, callersKills)
 	for i := range moments {
-		moments[i] = random.IntN(callers * 2 / 3) // the rest of them follow, or will be killed
+		moments[i] = random.IntN(callers * 2 / 3) // the other calls follow, or will be killed
 	}
 	slices.Sort(moments)
 	ended := 0
@@ -252,7 +252,7 @@ func (c *crowdLab) hear(ends <-chan struct{}) {
 	}
 }
 
-// killOne kills one that is on its way; false where it came to its end just before.
+// killOne kills a running call; it returns false if the call ended just before.
 func killOne(calls []*call, random *rand.Rand) bool {
 	var alive []*call
 	for _, call := range calls {
@@ -273,7 +273,7 @@ func (k *call) killed() bool {
 	return ok && status.Signal() == syscall.SIGKILL
 }
 
-// told is the request that the call was told of, by its output; 0: it was told of none.
+// told returns the request that a call was told, from its output; 0 if there is none.
 func (k *call) told() reconfigure.RequestID {
 	var said struct{ Request reconfigure.RequestID }
 	if err := json.Unmarshal(k.stdout.Bytes(), &said); err != nil {
@@ -282,8 +282,7 @@ func (k *call) told() reconfigure.RequestID {
 	return said.Request
 }
 
-// demandOutcomes compares what the callers were told with the journal, and counts the requests of those who were
-// killed.
+// demandOutcomes compares the callers' output with the journal, and counts the requests of killed callers.
 func (c *crowdLab) demandOutcomes(calls []*call) (ofKilled int) {
 	c.t.Helper()
 	requests, err := c.journal.Requests(c.t.Context(), 10*callers)
@@ -305,7 +304,7 @@ func (c *crowdLab) demandOutcomes(calls []*call) (ofKilled int) {
 	return ofKilled
 }
 
-// verdict is what is wrong with what became of a call, and with the requests that it has written.
+// verdict returns the fault in the result of a call and in its requests.
 func (c *crowdLab) verdict(call *call, written []reconfigure.Request) error {
 	if len(written) == 0 && call.killed() && call.told() == 0 {
 		return nil
@@ -340,8 +339,8 @@ func (c *crowdLab) verdict(call *call, written []reconfigure.Request) error {
 	return nil
 }
 
-// expected is the only code that goes with a verdict here: a node is removed, or is gone already; it is made and nobody
-// answers, or is there already.
+// expected returns the only valid code for a verdict here: a node is removed, or is already gone; it is made but does
+// not answer, or exists already.
 func expected(v reconfigure.Verdict) reconfigure.Code {
 	switch {
 	case v.Status == reconfigure.StatusUnchanged, v.Status == reconfigure.StatusDone && v.Action == reconfigure.Remove:
@@ -369,14 +368,14 @@ func (c *crowdLab) await(what string, holds func() bool) {
 	c.check(eventually(what, func() (bool, error) { return holds(), nil }))
 }
 
-// applies is how often Terraform was told to change something.
+// applies returns how often Terraform was called to change something.
 func (c *crowdLab) applies() int {
 	text, err := os.ReadFile(c.file("runs"))
 	c.check(err)
 	return strings.Count(string(text), "apply\n")
 }
 
-// logged is how often a text stands in the workers' log.
+// logged returns how often a text occurs in the workers' log.
 func (c *crowdLab) logged(text string) int {
 	log, err := os.ReadFile(c.file("state", "log", "worker.log"))
 	if !errors.Is(err, os.ErrNotExist) {
@@ -385,5 +384,5 @@ func (c *crowdLab) logged(text string) int {
 	return strings.Count(string(log), text)
 }
 
-// created is how often the cloud was told to make a server.
+// created returns how often the cloud was asked to make a server.
 func (c *crowdLab) created() int { return c.cloud.Calls()["POST /compute/v2.1/servers"] }

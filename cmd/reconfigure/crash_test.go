@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestACrashGivesNoSecretAway has calls crash that have secrets in their environment and wait for their input, with the
-// most verbose traceback and no limit on core files: neither the traceback nor a core file has a secret.
+// TestACrashGivesNoSecretAway crashes calls that have secrets in their environment and wait for input, with the most
+// verbose traceback and no limit on core files. Neither the traceback nor a core file may contain a secret.
 func TestACrashGivesNoSecretAway(t *testing.T) {
 	secrets := []string{"OS_PASSWORD=seeded-for-the-cloud", "PGPASSWORD=seeded-for-the-journal"}
 	for _, signal := range []syscall.Signal{syscall.SIGABRT, syscall.SIGQUIT} {
@@ -26,7 +26,7 @@ func TestACrashGivesNoSecretAway(t *testing.T) {
 			ok(t, err)
 			defer stdin.Close()
 			ok(t, cmd.Start())
-			// More than a pipe holds: the call reads by now.
+			// More than a pipe holds, so the call is reading by now.
 			_, err = stdin.Write(bytes.Repeat([]byte(" "), 1<<20))
 			ok(t, err)
 			ok(t, cmd.Process.Signal(signal))

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedTestsExist checks that the tests that the documents name as proof exist, and that each row of
-// docs/how-it-works/security.md and gate.md that says what somebody cannot do names one.
+// TestDocumentedTestsExist checks that the tests exist that the documents name as proof, and that each row of
+// docs/how-it-works/security.md and gate.md about something that is impossible names a test.
 func TestDocumentedTestsExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	exist := map[string]bool{}
@@ -82,7 +82,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 	}
 }
 
-// cellsOf returns the cells of a row of a table; nil for another line.
+// cellsOf returns the cells of a table row; nil if the line is no row.
 func cellsOf(line string) []string {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "|") {

@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// smallDisk is a control host whose cluster directory is on a small file system of its own.
+// smallDisk is a control host whose cluster directory is on a separate small file system.
 type smallDisk struct{ *host }
 
 func onASmallDisk(t *testing.T) smallDisk {
@@ -40,7 +40,7 @@ func onASmallDisk(t *testing.T) smallDisk {
 
 func (d smallDisk) ballast() string { return filepath.Join(d.work, "ballast") }
 
-// fill takes what is left of the disk, but for some bytes.
+// fill fills the disk except for some bytes.
 func (d smallDisk) fill(left int64) {
 	d.t.Helper()
 	file, err := os.Create(d.ballast())
@@ -78,7 +78,7 @@ func (d smallDisk) ids() map[string]string {
 	return all
 }
 
-// output is what a program that runs has printed so far.
+// output is the output of a running program so far.
 type output struct {
 	lock   sync.Mutex
 	buffer bytes.Buffer
@@ -96,11 +96,11 @@ func (o *output) text() string {
 	return o.buffer.String()
 }
 
-// TestAFullDiskLosesNothing has the disk of the control host get full while nothing is done, and while the cloud makes
-// instances: then neither Terraform can write its state, nor the worker its journal. It is killed then.
+// TestAFullDiskLosesNothing fills the disk of the control host while it is idle, and while the cloud makes instances.
+// In the second case Terraform cannot write its state, nor the worker its journal, and the worker is killed.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	d := onASmallDisk(t)
-	d.run(1, "deploy") // nobody answers on the instances
+	d.run(1, "deploy") // the instances do not answer
 	ok(t, d.awaitSettled())
 	d.declares("# Slurm's partitions,", freshGroup(2)+"\n# Slurm's partitions,")
 	d.write("slurm.json", slurmStates(t, numbered("node", 1, 2), numbered("new", 1, 2), numbered("node", 3, 4)))
@@ -147,7 +147,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 			return filepath.Base(p.Args[0]) == "terraform"
 		}), err
 	}))
-	// Who goes on adopts the instances in time or, where Slurm does not answer, leaves them to a later request.
+	// The next worker adopts the instances in time or, if Slurm does not answer, leaves them to a later request.
 	ok(t, eventually("the worker is killed", func() (bool, error) {
 		left, err := d.processes()
 		for _, p := range left {

@@ -28,7 +28,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// gateLab is a cluster directory behind a real sshd, whose keys have the forced commands that the playbooks write.
+// gateLab is a cluster directory behind a real sshd. The keys have the forced commands that the playbooks write.
 type gateLab struct {
 	*scriptLab
 	t       *testing.T
@@ -69,7 +69,7 @@ func (g *gateLab) file(elem ...string) string {
 	return filepath.Join(append([]string{g.work}, elem...)...)
 }
 
-// newKey makes a key, and returns it and its line without options.
+// newKey makes a key, and returns its path and its line for authorized_keys without options.
 func (g *gateLab) newKey() (ed25519.PrivateKey, string) {
 	_, private, err := ed25519.GenerateKey(nil)
 	g.check(err)
@@ -99,7 +99,7 @@ func (g *gateLab) startSSHD() {
 	block, err := ssh.MarshalPrivateKey(host, "")
 	g.check(err)
 	g.check(os.WriteFile(g.file("host_key"), pem.EncodeToMemory(block), 0o600))
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // a free port
 	g.check(err)
 	g.address = listener.Addr().String()
 	g.check(listener.Close())
@@ -159,7 +159,7 @@ func (g *gateLab) login(key string) *ssh.Client {
 	return client
 }
 
-// answer is what a caller sees.
+// answer is the output of a call, as the caller sees it.
 type answer struct {
 	code           int
 	stdout, stderr string
@@ -187,10 +187,10 @@ func (g *gateLab) call(client *ssh.Client, command string) answer {
 	return g.ask(client, func(s *ssh.Session) error { return s.Run(command) }, "")
 }
 
-// refused is what a caller reads of a refusal.
+// refused is the caller's message for a rejected call.
 var refused = answer{2, "", "reconfigure: refused\n"}
 
-// payloads are put into calls that are well-formed without them.
+// payloads are inserted into calls that are otherwise well-formed.
 var payloads = []string{
 	";id", "; id", "&&id", "||id", "|id", "&", "`id`", "$(id)", "${IFS}id", "$HOME", ">x", "<x", "\nid", "\n", "\rid",
 	"\tid",
@@ -202,7 +202,7 @@ var payloads = []string{
 	"[1-65537]", "[[1]]", ",,x", "=1", ":22", "@host", "(", ")", "^1", "+", " node04", strings.Repeat("x", 5000) + "!",
 }
 
-// hostileForController is calls that are not in the grammar.
+// hostileForController returns calls that are not in the grammar.
 func hostileForController() []string {
 	corpus := []string{
 		"sh", "bash -i", "/bin/sh", "sh -c id", "id", "exec sh", "scp -t /tmp", "scp -f /etc/passwd", "sftp", "internal-sftp",
@@ -232,7 +232,7 @@ func hostileForController() []string {
 	} {
 		for _, payload := range payloads {
 			command := strings.ReplaceAll(form, "%", payload)
-			if command != "resume --jobs node03" && command != "resume node03 --jobs" { // these are calls
+			if command != "resume --jobs node03" && command != "resume node03 --jobs" { // these are valid calls
 				corpus = append(corpus, command)
 			}
 		}
@@ -240,7 +240,7 @@ func hostileForController() []string {
 	return corpus
 }
 
-// hostileForNode is calls that the key of a node may not make.
+// hostileForNode returns calls that a node's key may not make.
 func hostileForNode(node string) []string {
 	corpus := []string{
 		"sh", "status", "status --json", "status " + node, "resume " + node, "resume --jobs " + node, "suspend " + node,
@@ -257,7 +257,7 @@ func hostileForNode(node string) []string {
 	return corpus
 }
 
-// refuseAll makes calls over a few connections at once, and demands that each is refused.
+// refuseAll makes calls over a few connections at once, and checks that each is rejected.
 func (g *gateLab) refuseAll(key string, commands []string, before func()) {
 	g.t.Helper()
 	const connections = 4
@@ -281,7 +281,7 @@ func (g *gateLab) refuseAll(key string, commands []string, before func()) {
 	group.Wait()
 }
 
-// forget lets a key call as if it had never called.
+// forget resets the record of a key's calls.
 func (g *gateLab) forget(key string) {
 	err := g.journal.UpdateKeyUse(g.t.Context(), key, func(known reconfigure.KeyUse, _ int) reconfigure.KeyUse {
 		return reconfigure.KeyUse{Refused: known.Refused}
@@ -291,7 +291,7 @@ func (g *gateLab) forget(key string) {
 	}
 }
 
-// TestHostileCallers makes calls through a real sshd that the gate refuses, and some that it admits.
+// TestHostileCallers makes calls through a real sshd that the gate rejects, and some that it accepts.
 func TestHostileCallers(t *testing.T) {
 	g := newGateLab(t)
 	all := hostileForController()
@@ -358,7 +358,7 @@ func (g *gateLab) request(client *ssh.Client, name string, payload []byte) answe
 	return got
 }
 
-// noWayAround tries what SSH has beside commands.
+// noWayAround tries SSH's features other than commands.
 func (g *gateLab) noWayAround() {
 	g.t.Helper()
 	client := g.login("slurm")
@@ -404,7 +404,7 @@ func (g *gateLab) noWayAround() {
 	}
 }
 
-// admitted makes the calls that the scripts make.
+// admitted makes the calls of the scripts.
 func (g *gateLab) admitted() {
 	g.t.Helper()
 	const jobs = `{"jobs":[{"job_id":4,"nodes":"node06"}],"all_nodes":"node06"}`
@@ -459,7 +459,7 @@ func (g *gateLab) admitted() {
 	}
 }
 
-// TestANodeThatCallsInALoopCostsTheOthersNothing has one key call far above its limit.
+// TestANodeThatCallsInALoopCostsTheOthersNothing makes one key call far more often than its limit.
 func TestANodeThatCallsInALoopCostsTheOthersNothing(t *testing.T) {
 	g := newGateLab(t)
 	rooted, codes := g.login("node01"), map[int]int{}
@@ -487,8 +487,8 @@ func TestANodeThatCallsInALoopCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
-// TestTwoHundredCallsThroughTheGate makes them at once, each over a connection of its own. hand_over.sh gives each of
-// them a minute, on a control host without other load.
+// TestTwoHundredCallsThroughTheGate makes the calls at once, each over a separate connection. hand_over.sh allows each
+// call a minute, on a control host without other load.
 func TestTwoHundredCallsThroughTheGate(t *testing.T) {
 	g := newGateLab(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -24,17 +24,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// host is a control host: a checkout with a state folder of its own, and its processes.
+// host is a control host: a checkout with its own state folder, and its processes.
 type host struct {
 	*scriptLab
 	t         *testing.T
 	env       []string
 	terraform string
-	temporary string // for the sockets that killed programs leave
+	temporary string // for the sockets that killed programs leave behind
 }
 
-// twoHosts makes two control hosts of one cloud, which share nothing but a PostgreSQL server: the journal is in it, and
-// Terraform's state.
+// twoHosts makes two control hosts of one cloud, which share only a PostgreSQL server with the journal and Terraform's
+// state.
 func twoHosts(t *testing.T) (one, two *host, log *journal.Journal) {
 	database := postgres.Start(t).Database(t)
 	cloud := &scriptLab{work: t.TempDir()}
@@ -59,7 +59,7 @@ func twoHosts(t *testing.T) (one, two *host, log *journal.Journal) {
 	return hosts[0], hosts[1], log
 }
 
-// prepare puts a Slurm beside the host that knows the nodes and takes what it is told.
+// prepare adds a double of Slurm that knows the nodes and accepts all changes.
 func (h *host) prepare(installed tools.Paths) {
 	ok(h.t, os.Mkdir(filepath.Join(h.work, "bin"), 0o755))
 	h.write("bin/ssh", `#!/bin/sh
@@ -103,7 +103,7 @@ func (h *host) declares(was, is string) {
 	ok(h.t, h.declare(was, is))
 }
 
-// run makes a call, demands its exit code, and gives what it said.
+// run makes a call, checks its exit code, and returns its output.
 func (h *host) run(code int, args ...string) string {
 	h.t.Helper()
 	return h.command(code, h.work, "reconfigure", args...)
@@ -120,33 +120,33 @@ func (h *host) command(code int, dir, program string, args ...string) string {
 	return string(out)
 }
 
-// dies has all processes of the host end at once, as when it loses its power.
+// dies kills all processes of the host at once, like a power loss.
 func (h *host) dies() {
 	h.t.Helper()
 	_, err := procs.End(h.mark())
 	ok(h.t, err)
 }
 
-// wantClean demands that an administrator's `terraform plan` on this host finds nothing to do.
+// wantClean checks that an administrator's `terraform plan` on this host plans no changes.
 func (h *host) wantClean() {
 	h.t.Helper()
 	module := filepath.Join(h.work, "terraform", "openstack")
 	h.command(0, module, h.terraform, "plan", "-detailed-exitcode", "-no-color", "-input=false")
 }
 
-// TestAHostTakesOverFromOneThatDies has requests made on two control hosts, and the one that leads die while Terraform
-// makes and removes instances. The other one goes on with what it never had a file of.
+// TestAHostTakesOverFromOneThatDies makes requests on two control hosts. The active host dies while Terraform makes and
+// removes instances. The other host continues the work, for which it has no files.
 func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	const leaving, coming = 4, 4
 	one, two, log := twoHosts(t)
 	hosts := []*host{one, two}
 
-	// What the first host knew before there was a second one is taken over.
+	// The other host uses the data that the first host had before there was a second one.
 	ok(t, os.Mkdir(filepath.Join(one.work, "state"), 0o700))
 	one.write("state/known_hosts", "127.60.0.77 "+strings.TrimSuffix(publicKey, " nobody")+"\n")
 
-	// Persistent nodes keep their instances although nobody answers there. Then some are cloud nodes that Slurm has
-	// powered down, and others are missing.
+	// Persistent nodes keep their instances although they do not answer. Then some nodes become cloud nodes that
+	// Slurm has powered down, and others are missing.
 	one.declares("min_nodes: 2", fmt.Sprintf("min_nodes: %d", 2+leaving))
 	one.run(1, "deploy")
 	ok(t, settledOn(log, hosts...))
@@ -185,7 +185,7 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 		t.Error("the second host does not know the key that the first one knows")
 	}
 
-	// The first one is back, with the files that it had when it died.
+	// The first host is back, with its files from the time when it died.
 	const nodes = "terraform/openstack/nodes.auto.tfvars.json"
 	one.run(0, "worker")
 	one.wantClean()
@@ -198,8 +198,8 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	}
 }
 
-// TestAHostThatWasLeftBehindPlansNothing has the declaration changed on one control host, by `enlarge`, and not on the
-// other one: that one must not take it back.
+// TestAHostThatWasLeftBehindPlansNothing changes the declaration on only one control host, by `enlarge`. The other host
+// must not revert the change.
 func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	one, two, log := twoHosts(t)
 	hosts := []*host{one, two}
@@ -221,7 +221,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	one.run(0, "continue")
 	ok(t, settledOn(log, hosts...))
 
-	// Slurm asks once: what it asks for is kept until they are alike.
+	// Slurm asks only once: its request is kept until the declarations are equal.
 	two.run(0, "suspend", "--no-wait", "node09")
 	ok(t, eventually("the request is put off", func() (bool, error) {
 		pending, err := log.Pending(t.Context())
@@ -232,7 +232,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	ok(t, settledOn(log, hosts...))
 }
 
-// works reports whether this is a worker.
+// works reports whether this process is a worker.
 func works(p procs.Process) bool { return slices.Contains(p.Args, "worker") }
 
 func must[T any](v T, err error) func(t *testing.T) T {
@@ -243,7 +243,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// settledOn waits until every request has its outcome, and no process is left.
+// settledOn waits until every request has its outcome, and no process runs.
 func settledOn(log *journal.Journal, hosts ...*host) error {
 	return eventually("every request has its outcome, and the workers have ended", func() (bool, error) {
 		ctx := hosts[0].t.Context()
@@ -257,8 +257,8 @@ func settledOn(log *journal.Journal, hosts ...*host) error {
 	})
 }
 
-// wantOneOutcomeEach demands that each request after the first, which deployed, has the outcome that it must have: what
-// was to go is gone, and what was to come is made, but nobody answers there.
+// wantOneOutcomeEach checks that each request after the first, which was the deploy, has the expected outcome: nodes to
+// remove are gone, and new nodes are made but do not answer.
 func wantOneOutcomeEach(t *testing.T, log *journal.Journal) {
 	t.Helper()
 	requests := must(log.Requests(t.Context(), 100))(t)
@@ -287,8 +287,8 @@ func serverNames(cloud *labcloud.Cloud) []string {
 	return names
 }
 
-// slurmStates is what Slurm says of persistent nodes, of those that have never registered, and of cloud nodes that it
-// has powered down.
+// slurmStates returns the states that Slurm reports for persistent nodes, which have never registered, and for cloud
+// nodes that it has powered down.
 func slurmStates(t *testing.T, persistent, missing, cloud nodeset.NodeSet) string {
 	t.Helper()
 	type node struct {

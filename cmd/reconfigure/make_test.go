@@ -21,7 +21,7 @@ func makeIn(t *testing.T, dir string, env []string, args ...string) (string, err
 }
 
 // TestTheBuildIsReproducible builds a tagged commit in two folders. Two clones of the same commit must give the same
-// bytes, so that whoever has a binary can check what it was made of.
+// bytes, so that anyone can check from which source a binary was built.
 func TestTheBuildIsReproducible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the tool twice")
@@ -76,7 +76,7 @@ func TestTheBuildIsReproducible(t *testing.T) {
 	}
 }
 
-// TestLintSaysWhetherVulnerabilitiesWereLookedFor runs the target with a go that answers as govulncheck does.
+// TestLintSaysWhetherVulnerabilitiesWereLookedFor runs the target with a go command that answers as govulncheck does.
 func TestLintSaysWhetherVulnerabilitiesWereLookedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prints string

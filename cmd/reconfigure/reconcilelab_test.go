@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// nova is the script's cloud for an administrator who goes past the tool.
+// nova is the script's client of the cloud, for an administrator who bypasses the tool.
 func (l *scriptLab) nova(ctx context.Context) (*gophercloud.ServiceClient, error) {
 	provider, endpoint, err := l.login(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *scriptLab) login(
 	return provider, endpoint, err
 }
 
-// clusterID is the cluster's own id, or another one.
+// clusterID returns the id of the cluster, or another id.
 func (l *scriptLab) clusterID(ctx context.Context, whose string) (string, error) {
 	if whose != "own" {
 		return whose, nil
@@ -62,7 +62,7 @@ func (l *scriptLab) clusterID(ctx context.Context, whose string) (string, error)
 	return identity.ID, err
 }
 
-// makeFormer has the cluster be as if an earlier version had made it, which knew no id.
+// makeFormer makes the cluster look as an earlier version, which knew no id, would have left it.
 func makeFormer(ts *testscript.TestScript, _ []string) error {
 	ctx, lab := context.Background(), labOf(ts)
 	nova, err := lab.nova(ctx)

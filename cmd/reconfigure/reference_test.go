@@ -114,7 +114,8 @@ func optionTable(b *bytes.Buffer, flags []cli.Flag) {
 	}
 }
 
-// placeholder returns the value's name, which stands in back quotes in a flag's usage, and the usage without the quotes.
+// placeholder returns the name of a flag's value, which is in back quotes in the flag's usage, and the usage without
+// the quotes.
 func placeholder(usage string) (name, without string) {
 	before, rest, found := strings.Cut(usage, "`")
 	name, after, closed := strings.Cut(rest, "`")
@@ -127,5 +128,5 @@ func placeholder(usage string) (name, without string) {
 // cell returns text for a table's cell.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-// sentence makes a sentence of a command's short description.
+// sentence turns a command's short description into a sentence.
 func sentence(usage string) string { return strings.ToUpper(usage[:1]) + cell(usage[1:]) + "." }

@@ -22,36 +22,36 @@ import (
 
 var update = flag.Bool("update", false, "write the expected output anew")
 
-// TestMain has the test binary answer as `reconfigure`, also to itself when it starts a worker.
+// TestMain makes the test binary act as `reconfigure`, also when the binary starts itself as a worker.
 func TestMain(m *testing.M) {
 	postgres.KeepIfAsked()
-	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags
-	// are parsed later.
+	// The scripts mostly wait, since the provider sleeps. The flag on the command line takes precedence, since
+	// flags are parsed later.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"reconfigure": main})
 }
 
-// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's own
-// commands there are:
+// TestScripts runs testdata/script: commands of an administrator or Slurm, with their effects. It adds these commands
+// to testscript's:
 //
-//	cluster                  makes a cluster directory here, and a cloud for it whose servers have nothing behind them
+//	cluster                  makes a cluster directory here, and a cloud for it, whose servers are not real machines
 //	declare OLD NEW          replaces text in its declaration
 //	fault KIND CALL          orders a fault for every such call: see labcloud.Kind
-//	clear                    ends all faults, and lets go on what hangs
-//	called CALL              waits until the cloud was called so
-//	exits CODE PROGRAM ARGS  runs it and demands an exit code
-//	inert CODE PROGRAM ARGS  does the same, and demands that no file here is another one then
-//	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has
-//	                         these keys and no other; those with a ? may lack
+//	clear                    ends all faults, so that hanging calls continue
+//	called CALL              waits until the cloud has received this call
+//	exits CODE PROGRAM ARGS  runs a program and checks its exit code
+//	inert CODE PROGRAM ARGS  does the same, and checks that no file here has changed
+//	json FILE PATH KEY…      checks that each value at PATH (., nodes.0) in the file, or on stdout or stderr, has
+//	                         exactly these keys; keys with a ? are optional
 //	stray NAME ID            makes a server in the cloud that has the metadata of a cluster of this name, with its id or
 //	                         `own`; unknown to Terraform
-//	former                   has the cluster be as an earlier version made it, without an id
-//	vanish NAME              removes all servers of a name from the cloud, so that Terraform does not know of it
+//	former                   makes the cluster look as an earlier version made it, without an id
+//	vanish NAME              removes all servers with this name from the cloud behind Terraform's back
 //	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and
 //	                         one of its arguments
-//	pending N                demands that so many requests have no outcome
+//	pending N                checks that N requests have no outcome
 //	settled                  waits until every request has its outcome, and the worker has ended
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -73,7 +73,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script makes a command of a function; none of them can be negated.
+// script returns a command that calls a function; such commands cannot be negated.
 func script(do func(*testscript.TestScript, []string) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg {
@@ -150,7 +150,7 @@ func demandKeys(ts *testscript.TestScript, args []string) error {
 	}
 }
 
-// at finds a part of a value.
+// at returns a part of a value.
 func at(value any, path string) (any, error) {
 	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
 		switch v := value.(type) {

@@ -26,7 +26,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// scriptLab is a script's cloud, and its processes.
+// scriptLab is the cloud of a script and its processes.
 type scriptLab struct {
 	test   needs.Skipper
 	work   string // the script's folder
@@ -34,14 +34,14 @@ type scriptLab struct {
 	server *httptest.Server
 }
 
-// publicKey is of no use to anybody: its private half was thrown away.
+// publicKey is useless: its private half was deleted.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
 type labKey struct{}
 
 func labOf(ts *testscript.TestScript) *scriptLab { return ts.Value(labKey{}).(*scriptLab) }
 
-// a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+// a run of Terraform takes 20 s, since the provider sleeps; concurrent runs take longer
 const scriptPatience = 5 * time.Minute
 
 func makeCluster(ts *testscript.TestScript, _ []string) error {
@@ -50,7 +50,7 @@ func makeCluster(ts *testscript.TestScript, _ []string) error {
 	return err
 }
 
-// makeCluster makes a cluster directory and a cloud for it, and says where the tools are that work on it.
+// makeCluster makes a cluster directory and a cloud for it, and prints the paths of the tools.
 func (l *scriptLab) makeCluster() (tools.Paths, error) {
 	needs.Lab(l.test)
 	if err := l.startCloud(); err != nil {
@@ -99,14 +99,14 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 		l.declare(`terraform: ""`, "terraform: "+installed.Terraform),
 		l.declare(`public_key: ""`, "public_key: "+publicKey),
 		l.declare("boot_timeout: 300", "boot_timeout: 1"),
-		l.declare("reconcile_minutes: 5", "reconcile_minutes: 0")) // or workers would not end by themselves
+		l.declare("reconcile_minutes: 5", "reconcile_minutes: 0")) // otherwise workers would not end by themselves
 }
 
-// startCloud starts a cloud that has what the repository's own declaration asks for.
+// startCloud starts a cloud with the names that the repository's declaration uses.
 func (l *scriptLab) startCloud() error {
 	cloud, err := labcloud.New(labcloud.Config{
 		Project: "lab", User: "operator", Password: "secret",
-		// Nobody listens at these addresses, and nothing that is sent there leaves the machine.
+		// No process listens on these addresses, and packets to them stay on this machine.
 		Networks: []labcloud.Network{
 			{Name: "cluster", CIDR: netip.MustParsePrefix("127.60.0.0/16"), Gateway: netip.MustParseAddr("127.60.0.1")},
 		},
@@ -126,7 +126,8 @@ func (l *scriptLab) startCloud() error {
 	return nil
 }
 
-// close ends what the script has left. It is an error for the script to leave a process: workers end by themselves.
+// close ends the script's processes and cloud. A remaining process is an error of the script: workers end by
+// themselves.
 func (l *scriptLab) close() error {
 	err := l.endProcesses()
 	if l.cloud != nil {
@@ -158,7 +159,7 @@ func orderFault(ts *testscript.TestScript, args []string) error {
 	return err
 }
 
-// limitInstances bounds how many the project may have.
+// limitInstances limits the number of the project's instances.
 func limitInstances(ts *testscript.TestScript, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err == nil {
@@ -213,7 +214,7 @@ func (l *scriptLab) awaitSettled() error {
 	return nil
 }
 
-// journal tells how many requests have no outcome, and who leads.
+// journal returns the number of requests without an outcome, and the holder of the lease.
 func (l *scriptLab) journal() (pending int, leader string, err error) {
 	ctx := context.Background()
 	log, err := journal.Open(ctx, filepath.Join(l.work, "state"))
@@ -225,7 +226,7 @@ func (l *scriptLab) journal() (pending int, leader string, err error) {
 	return len(requests), log.Holder(ctx), err
 }
 
-// files is what is in the script's folder: each file by its name, with its mode, its time and its content's sum.
+// files returns the files in the script's folder by name, each with its mode, time and checksum.
 func (l *scriptLab) files() (map[string]string, error) {
 	all := map[string]string{}
 	err := filepath.WalkDir(l.work, func(path string, entry fs.DirEntry, err error) error {
@@ -269,11 +270,11 @@ func sendSignal(ts *testscript.TestScript, args []string) error {
 	if err != nil || args[0] != "SIGKILL" {
 		return err
 	}
-	// There may have been two for a moment, of which one was about to end because the other one was at work.
+	// For a moment there may have been two workers, one of which was about to end because the other had the lease.
 	return eventually("all are gone", func() (bool, error) {
 		p, found, err := find()
 		if found {
-			_ = syscall.Kill(p.ID, unix.SIGKILL) // it may have ended by itself just now
+			_ = syscall.Kill(p.ID, unix.SIGKILL) // it may have ended by itself meanwhile
 		}
 		return !found, err
 	})
@@ -288,7 +289,7 @@ func eventually(what string, holds func() (bool, error)) error {
 	return fmt.Errorf("it never came that %s", what)
 }
 
-// scriptMark is in the environment of every process of a script, and reaches those that they start.
+// scriptMark is in the environment of every process of a script, and is inherited by child processes.
 const scriptMark = "EIFFEL_SCRIPT"
 
 // mark marks the processes of the script.
@@ -296,7 +297,7 @@ func (l *scriptLab) mark() procs.Mark { return procs.Variable(scriptMark + "=" +
 
 func (l *scriptLab) processes() ([]procs.Process, error) { return procs.Find(l.mark()) }
 
-// endProcesses kills what is there still, and is not content with it.
+// endProcesses kills remaining processes, and returns an error if there are any.
 func (l *scriptLab) endProcesses() error {
 	killed, err := procs.End(l.mark())
 	if err == nil && len(killed) > 0 {
