@@ -21,7 +21,7 @@ const (
 	index = "docs/README.md"
 )
 
-// Limits of a page under docs, so that it is read in one go and in a terminal.
+// Limits of a page under docs, so that it can be read in one go and in a terminal.
 const (
 	mostLines  = 150
 	mostColumn = 120
@@ -108,7 +108,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// follow returns what is wrong with a link; "" if nothing is. Links to other hosts are not followed.
+// follow returns the fault of a link; "" if there is none. Links to other hosts are not followed.
 func follow(all map[string]page, from page, link string) string {
 	u, err := url.Parse(link)
 	if err != nil {

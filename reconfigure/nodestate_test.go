@@ -29,7 +29,7 @@ var predicates = []struct {
 func TestPredicatesOfNodeStates(t *testing.T) {
 	for _, row := range []struct{ state, holds string }{
 		{"", ""},
-		{"*", "running job"}, // not a state of Slurm's: a job without a state counts as running
+		{"*", "running job"}, // Slurm has no such state: a job without a state counts as running
 		{"UNKNOWN", ""},
 		{"FUTURE", ""},
 		{"ERROR", ""},
@@ -59,7 +59,7 @@ func TestPredicatesOfNodeStates(t *testing.T) {
 		{"DOWN+DRAIN", "drained down"},
 		{"DOWN+NOT_RESPONDING", "down"},
 		{"DOWN*", "running job down"},
-		{"IDLE+DOWN", "down"}, // not a state of Slurm's: DOWN counts
+		{"IDLE+DOWN", "down"}, // Slurm has no such state: DOWN counts
 		{"IDLE+CLOUD+POWER_UP", "job powering-up cloud"},
 		{"IDLE+CLOUD+POWERING_UP", "job powering-up cloud"},
 		{"MIXED+CLOUD+NOT_RESPONDING+POWERING_UP*", "job powering-up cloud"},
@@ -90,7 +90,7 @@ func TestPredicatesOfNodeStates(t *testing.T) {
 	}
 }
 
-// TestReasonsOfDrains: what a reason says of a drain.
+// TestReasonsOfDrains checks the meaning of a drain's reason.
 func TestReasonsOfDrains(t *testing.T) {
 	for _, row := range []struct {
 		state, reason   string

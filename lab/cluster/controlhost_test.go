@@ -68,11 +68,11 @@ func TestAnAccountIsAdded(t *testing.T) {
 	}
 }
 
-// A computer on which eiffel is installed has the user already, with the locked password that useradd(8) gives. Here the
+// A computer on which eiffel is installed already has the user, with the locked password that useradd(8) sets. Here the
 // computer is a mount namespace with such a user.
 func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
 	needs.Lab(t)
-	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, which a control host has of its own
+	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, since a control host has a separate one
 	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	for _, folder := range []string{"computer", "etc", "work", "home/" + User + "/.ssh", "tools/plugins"} {
 		if err := os.MkdirAll(in(folder), 0o755); err != nil {
@@ -151,11 +151,11 @@ func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
 	}
 }
 
-// A package that is installed meanwhile replaces /etc/passwd of the computer. Here the computer is a mount namespace,
+// The installation of a package replaces the computer's /etc/passwd meanwhile. Here the computer is a mount namespace,
 // whose sshd waits for that and prints the user's name.
 func TestTheUserStaysWhenTheComputersAccountsAreReplaced(t *testing.T) {
 	needs.Lab(t)
-	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, which a control host has of its own
+	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, since a control host has a separate one
 	const computer = `set -eu
 mkdir -p real etc work home tools/plugins
 : >tools/terraform

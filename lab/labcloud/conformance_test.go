@@ -15,7 +15,7 @@ func TestItAnswersAsOpenStackDoes(t *testing.T) {
 	t.Attr("scenario", "the checks of `lab/cloudtest`, which a real OpenStack passes too")
 	cfg := configuration()
 	cfg.Flavors = append(cfg.Flavors, labcloud.Flavor{Name: "huge", VCPUs: 1 << 20, RAM: 1 << 30, Disk: 1})
-	// Long enough for some of the states to be seen.
+	// Long enough to observe some of the transient states.
 	const short = 50 * time.Millisecond
 	cfg.Timings = labcloud.Timings{Build: short, Rebuild: short, Reboot: short, Resize: short, Delete: short,
 		Power: short, Snapshot: short}

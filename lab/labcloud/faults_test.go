@@ -19,7 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// order adds a fault that must be good.
+// order adds a valid fault.
 func (f *fixture) order(fault labcloud.Fault) int {
 	f.Helper()
 	id, err := f.cloud.Faults().Add(fault)
@@ -174,7 +174,7 @@ func TestErrorsOfNeutronHaveItsForm(t *testing.T) {
 	f.wantCode(err, http.StatusConflict, "Quota exceeded for resources: ['port']")
 }
 
-// TestALostAnswerIsOfACallThatIsDone checks the failure that a client cannot distinguish from a success.
+// TestALostAnswerIsOfACallThatIsDone checks a failure after which the client cannot know that the call succeeded.
 func TestALostAnswerIsOfACallThatIsDone(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	f.order(labcloud.Fault{Kind: labcloud.LostAnswer, Server: "n1"})

@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// publicKey is a key whose private half does not exist any more.
+// publicKey is a key whose private half no longer exists.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
 const (
@@ -52,8 +52,7 @@ type fixture struct {
 	compute, network, images *gophercloud.ServiceClient
 }
 
-// newFixture starts a cloud and closes it at the test's end. The compute
-// client asks for 2.79, as the product does.
+// newFixture starts a cloud and closes it when the test ends. The compute client asks for 2.79, as the product does.
 func newFixture(t *testing.T, cfg labcloud.Config, h labcloud.Hypervisor) *fixture {
 	t.Helper()
 	cloud, err := labcloud.New(cfg, h)
@@ -96,7 +95,7 @@ func (f *fixture) connect(cfg labcloud.Config) {
 	f.compute.Microversion = "2.79"
 }
 
-// create asks for a server with the small flavor and image v1.
+// create makes a server with the small flavor and image v1.
 func (f *fixture) create(name string) (*servers.Server, error) {
 	f.Helper()
 	networkID := f.networkID("cluster")
@@ -106,7 +105,7 @@ func (f *fixture) create(name string) (*servers.Server, error) {
 	}, nil).Extract()
 }
 
-// running is a server that is ACTIVE.
+// running makes a server and waits until it is ACTIVE.
 func (f *fixture) running(name string) *servers.Server {
 	f.Helper()
 	s, err := f.create(name)
@@ -116,7 +115,7 @@ func (f *fixture) running(name string) *servers.Server {
 	return f.await(s.ID, "ACTIVE")
 }
 
-// await polls until a server has a status and nothing is under way for it.
+// await polls until a server has a status and no task.
 func (f *fixture) await(id, status string) *servers.Server {
 	f.Helper()
 	var s *servers.Server
@@ -130,7 +129,7 @@ func (f *fixture) await(id, status string) *servers.Server {
 	return s
 }
 
-// awaitGone polls until a server is not found.
+// awaitGone polls until a server does not exist.
 func (f *fixture) awaitGone(id string) {
 	f.Helper()
 	f.eventually("server is gone", func() bool {
@@ -160,7 +159,7 @@ func (f *fixture) networkID(name string) string {
 	return body.Networks[0].ID
 }
 
-// get asks with the token and decodes the answer.
+// get makes a GET call with the token and decodes the answer.
 func (f *fixture) get(path string, into any) {
 	f.Helper()
 	if _, err := f.compute.Get(f.Context(), f.url+path, into, nil); err != nil {
@@ -168,8 +167,8 @@ func (f *fixture) get(path string, into any) {
 	}
 }
 
-// send makes a call without gophercloud's help, so that status, headers and
-// body are seen as they are. The version may be empty.
+// send makes a call without gophercloud's help, so that it returns the unchanged status, headers and body. The version
+// may be empty.
 func (f *fixture) send(method, path, version, body string) (*http.Response, string) {
 	f.Helper()
 	r, err := http.NewRequestWithContext(f.Context(), method, f.url+path, strings.NewReader(body))
@@ -192,8 +191,7 @@ func (f *fixture) send(method, path, version, body string) (*http.Response, stri
 	return response, string(text)
 }
 
-// wantCode fails the test unless the error is a refusal with this code and a
-// text that contains words.
+// wantCode fails the test unless the error has this code and a text that contains words.
 func (f *fixture) wantCode(err error, code int, words string) {
 	f.Helper()
 	if !gophercloud.ResponseCodeIs(err, code) || !strings.Contains(err.Error(), words) {

@@ -21,7 +21,7 @@ import (
 
 // probe is a hypervisor that records its calls, and checks that there are never two changes of one machine at a time.
 type probe struct {
-	// slow is how long each change takes, unless its context ends.
+	// slow is the duration of each change, unless its context ends.
 	slow time.Duration
 
 	mu       sync.Mutex
@@ -88,11 +88,11 @@ func (p *probe) Snapshot(ctx context.Context, id, _ string) error {
 	return p.do(ctx, "snapshot", id, "")
 }
 
-// passwordLogin asks for a token without saying for which project.
+// passwordLogin is a request for a token without a project.
 const passwordLogin = `{"auth":{"identity":{"methods":["password"],` +
 	`"password":{"user":{"name":"operator","password":"secret","domain":{"name":"Default"}}}}}}`
 
-// story runs steps against a cloud in a bubble of synctest.
+// story runs steps on a cloud in a bubble of synctest.
 func story(t *testing.T, h *probe, timings labcloud.Timings, tell func(*player)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,14 +122,14 @@ func (p *player) create(name string) {
 		name, imageV1)})
 }
 
-// act does an action on the server created last.
+// act carries out an action on the last server.
 func (p *player) act(body string) {
 	p.t.Helper()
 	p.play(step{method: "POST", path: "/compute/v2.1/servers/{id}/action", body: body})
 }
 
-// states are the statuses of the server created last, second by second, until
-// nothing changes for as long as anything takes here.
+// states returns the successive statuses of the last server. It reads them once a second, for longer than any change
+// takes here.
 func (p *player) states() []string {
 	var seen []string
 	for range 20 {
@@ -149,13 +149,13 @@ func (p *player) states() []string {
 	return seen
 }
 
-// TestServerPassesThroughNovasStates checks for each change which states a
-// client sees and what the hypervisor is asked.
+// TestServerPassesThroughNovasStates checks for each change the states that a client sees and the calls of the
+// hypervisor.
 func TestServerPassesThroughNovasStates(t *testing.T) {
 	rebuild := rebuildTo(imageV2)
 	for _, c := range []struct {
 		name         string
-		before       []string // actions that are over before the one that is watched
+		before       []string // actions that end before the one under test
 		action       string   // empty is the creation, "DELETE" the deletion
 		states, asks []string
 	}{
@@ -266,7 +266,7 @@ func TestAMachineGetsAllProperties(t *testing.T) {
 }
 
 // TestDeletionInterruptsWhatIsUnderWay checks that a server can be deleted at any time, and that its machine is
-// destroyed after the end of the interrupted change.
+// destroyed when the interrupted change has ended.
 func TestDeletionInterruptsWhatIsUnderWay(t *testing.T) {
 	for _, under := range []string{"", `{"reboot":{"type":"SOFT"}}`, rebuildTo(imageV2),
 		`{"resize":{"flavorRef":"flavor-big"}}`, `{"createImage":{"name":"snap"}}`} {
@@ -278,7 +278,7 @@ func TestDeletionInterruptsWhatIsUnderWay(t *testing.T) {
 					time.Sleep(10 * time.Minute)
 					p.act(under)
 				}
-				synctest.Wait() // until the hypervisor is at it
+				synctest.Wait() // until the hypervisor has begun
 				p.play(step{method: "DELETE", path: "/compute/v2.1/servers/{id}"})
 				time.Sleep(10 * time.Minute)
 				if left := p.cloud.Servers(); len(left) > 0 {
@@ -392,7 +392,7 @@ func TestCloseDestroysEverything(t *testing.T) {
 	})
 }
 
-// TestCloseEndsWithItsContext checks that the error names what is left.
+// TestCloseEndsWithItsContext checks that the error names the remaining machines.
 func TestCloseEndsWithItsContext(t *testing.T) {
 	h := &probe{}
 	story(t, h, labcloud.Timings{}, func(p *player) {

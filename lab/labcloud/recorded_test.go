@@ -27,14 +27,13 @@ type recording struct {
 	Body    any      `json:"body"`
 }
 
-// step is one call of a replay. {id} in it is the server created last, {project}
-// and {network} what their names say.
+// step is one call of a replay. In it, {id} stands for the last server, and {project} and {network} for their ids.
 type step struct {
-	// recorded is the name of the recording, or of what else the answer is
-	// looked at for; empty for a call that only has to succeed.
+	// recorded is the name of the recording, or of another purpose for which the answer is checked; empty for a
+	// call that only has to succeed.
 	recorded                    string
 	method, path, version, body string
-	// after is how long to wait before the call.
+	// after is the delay before the call.
 	after time.Duration
 	// anonymous calls have no token.
 	anonymous bool
@@ -42,9 +41,8 @@ type step struct {
 
 const second = time.Second
 
-// ours are keys that our answers have in addition: those of extensions that
-// the recorded cloud had not loaded. A server's owner may give images
-// properties, so that "owner_specified" is theirs alone.
+// ours are additional keys in our answers, from extensions that the recorded cloud had not loaded. Owners may give
+// images properties, so "owner_specified" occurs only in the recorded answers.
 var (
 	ours   = regexp.MustCompile(`port_security_enabled$`)
 	theirs = regexp.MustCompile(`owner_specified`)
@@ -52,7 +50,7 @@ var (
 )
 
 // TestAnswersHaveTheShapeOfRecordedOnes replays the calls to a real OpenStack and compares status, headers, and the
-// body's keys with the types of their values; of errors also the text.
+// body's keys with the types of their values, and for errors also the text.
 func TestAnswersHaveTheShapeOfRecordedOnes(t *testing.T) {
 	text, err := os.ReadFile("testdata/recorded.json")
 	if err != nil {
@@ -116,14 +114,13 @@ func compare(t *testing.T, name string, want recording, got *httptest.ResponseRe
 	}
 }
 
-// words is a refusal with its ids made equal.
+// words returns an error's text with its ids made equal.
 func words(body any) string {
 	text, _ := json.Marshal(body)
 	return ids.ReplaceAllString(string(text), "ID")
 }
 
-// shape maps each path in a body to the type of what is there. Keys that users
-// choose are a star.
+// shape maps each path in a body to the type of its value. A star stands for keys that users choose.
 func shape(body any) map[string]string {
 	found := map[string]string{}
 	var walk func(path string, v any)
@@ -150,13 +147,13 @@ func shape(body any) map[string]string {
 	return found
 }
 
-// The paths that the story asks most.
+// The paths that the story uses most.
 const (
 	serversPath = "/compute/v2.1/servers"
 	serverPath  = serversPath + "/{id}"
 )
 
-// login asks for a token for the project.
+// login requests a token for the project.
 func login(name, password string) step {
 	return step{recorded: name, method: "POST", path: "/identity/v3/auth/tokens", body: fmt.Sprintf(
 		`{"auth":{"identity":{"methods":["password"],`+
@@ -165,7 +162,7 @@ func login(name, password string) step {
 		password)}
 }
 
-// do is an action on the server created last, show looks at it.
+// do is an action on the last server; show reads it.
 func do(name, action string) step {
 	return step{recorded: name, method: "POST", path: serverPath + "/action", body: action}
 }
@@ -175,7 +172,7 @@ func show(name string) step { return step{recorded: name, method: "GET", path: s
 // rebuildTo is the rebuild action.
 func rebuildTo(image string) string { return fmt.Sprintf(`{"rebuild":{"imageRef":%q}}`, image) }
 
-// create asks for a server; good for one that nothing is wrong with.
+// create is a request to make a server; good makes a valid one.
 func create(name, server, image, flavor, key, network string) step {
 	return step{recorded: name, method: "POST", path: serversPath, body: fmt.Sprintf(
 		`{"server":{"name":%q,"imageRef":%q,"flavorRef":%q,"key_name":%q,`+
@@ -187,18 +184,18 @@ func good(name, server string) step {
 	return create(name, server, imageV1, "flavor-small", "lab", "{network}")
 }
 
-// later is a step after everything that was under way.
+// later is a step after all running changes have ended.
 func later(s step) step {
 	s.after = 10 * second
 	return s
 }
 
-// replay is the story that was recorded, with what has to happen in between.
+// replay is the recorded story, with the events that must happen in between.
 func replay() []step {
 	return slices.Concat(replayReading(), replayServer(), replayRefusals(), replayQuota(), replayEnds())
 }
 
-// replayReading is what can be asked of a cloud without servers.
+// replayReading reads from a cloud without servers.
 func replayReading() []step {
 	return []step{
 		login("token", "secret"),
@@ -250,7 +247,7 @@ func replayServer() []step {
 	}
 }
 
-// replayRefusals are requests for servers that cannot be.
+// replayRefusals are invalid requests for servers.
 func replayRefusals() []step {
 	return []step{
 		create("create bad-image", "bad-image", absent, "flavor-small", "lab", "{network}"),
@@ -261,8 +258,8 @@ func replayRefusals() []step {
 	}
 }
 
-// replayQuota uses the quota up: it was recorded with 16 instances that took
-// 17 cores, of which the story has made two so far.
+// replayQuota exceeds the quota: it was recorded with 16 instances that took 17 cores, of which the story has made two
+// so far.
 func replayQuota() []step {
 	var story []step
 	for i := range 13 {
@@ -279,7 +276,7 @@ func replayQuota() []step {
 	)
 }
 
-// replayEnds are the two ways in which a server ends.
+// replayEnds are the two ways to delete a server.
 func replayEnds() []step {
 	return []step{
 		good("create that goes to ERROR", "nvh"),
@@ -302,7 +299,7 @@ type player struct {
 
 func newPlayer(t *testing.T) *player {
 	cfg := configuration()
-	cfg.Networks[0].Gateway = netip.Addr{} // as it was where the answers were recorded
+	cfg.Networks[0].Gateway = netip.Addr{} // as where the answers were recorded
 	cfg.Flavors = append(cfg.Flavors, labcloud.Flavor{ID: "flavor-two", Name: "two", VCPUs: 2, RAM: 2048})
 	cfg.Timings = labcloud.Timings{Build: second, Rebuild: second, Reboot: second, Delete: second,
 		Snapshot: second, Power: second}
@@ -316,10 +313,10 @@ func newPlayer(t *testing.T) *player {
 	return &player{t: t, cloud: cloud, replace: map[string]string{}}
 }
 
-// play makes one call, and learns from its answer.
+// play makes one call, and stores ids from its answer.
 func (p *player) play(s step) *httptest.ResponseRecorder {
 	p.t.Helper()
-	// In the bubble of synctest this waits for all changes that are under way.
+	// In the bubble of synctest, this waits for all running changes.
 	time.Sleep(s.after)
 	path, body := s.path, s.body
 	for from, to := range p.replace {
@@ -341,7 +338,7 @@ func (p *player) play(s step) *httptest.ResponseRecorder {
 	return w
 }
 
-// learn takes what later calls refer to from an answer.
+// learn stores the ids in an answer that later calls need.
 func (p *player) learn(w *httptest.ResponseRecorder) {
 	if token := w.Header().Get("X-Subject-Token"); token != "" {
 		p.token = token

@@ -13,7 +13,7 @@ import (
 // many is the size of a large cluster.
 const many = 4000
 
-// largeCloud returns a cloud with a number of ACTIVE servers.
+// largeCloud returns a cloud with this number of ACTIVE servers.
 func largeCloud(tb testing.TB, size int) (*labcloud.Cloud, func(method, path, body string) *httptest.ResponseRecorder) {
 	tb.Helper()
 	cloud, err := labcloud.New(configuration(), labcloud.Null{})
@@ -67,7 +67,7 @@ func BenchmarkList4000(b *testing.B) {
 	}
 }
 
-// nextPage is the path of the link to the next page, empty if there is none.
+// nextPage returns the path of the link to the next page; empty if there is none.
 func nextPage(body string) string {
 	_, after, found := strings.Cut(body, `"servers_links":[{"href":"http://example.com`)
 	if !found {
@@ -77,7 +77,7 @@ func nextPage(body string) string {
 	return strings.ReplaceAll(path, `\u0026`, "&")
 }
 
-// BenchmarkPortByID is what the provider asks for each server it reads.
+// BenchmarkPortByID makes the call that the provider makes for each server it reads.
 func BenchmarkPortByID(b *testing.B) {
 	_, call := largeCloud(b, many)
 	for b.Loop() {

@@ -24,7 +24,7 @@ type node struct {
 	Flavor string `json:"flavor"`
 }
 
-// root is a Terraform root module in a folder of its own, against a cloud.
+// root is a Terraform root module in a separate folder, for one cloud.
 type root struct {
 	*fixture
 	tf *tfexec.Terraform
@@ -69,7 +69,7 @@ func tool(t *testing.T, variable, below string) string {
 	return path
 }
 
-// apply brings the cloud to these nodes.
+// apply makes the cloud have these nodes.
 func (r *root) apply(nodes map[string]node) error {
 	r.Helper()
 	r.declare(nodes)
@@ -84,7 +84,7 @@ func (r *root) declare(nodes map[string]node) {
 	r.must(os.WriteFile(filepath.Join(r.tf.WorkingDir(), "cluster.auto.tfvars.json"), text, 0o644))
 }
 
-// actions are what a plan would do to the instances, by node.
+// actions returns what a plan would do to the instances, by node.
 func (r *root) actions() map[string]tfjson.Actions {
 	r.Helper()
 	_, err := r.tf.Plan(r.Context(), tfexec.Out("saved.plan"))
@@ -101,7 +101,7 @@ func (r *root) actions() map[string]tfjson.Actions {
 	return actions
 }
 
-// byName are the cloud's servers.
+// byName returns the cloud's servers by name.
 func (r *root) byName() map[string]labcloud.Server {
 	all := map[string]labcloud.Server{}
 	for _, s := range r.cloud.Servers() {
@@ -110,7 +110,7 @@ func (r *root) byName() map[string]labcloud.Server {
 	return all
 }
 
-// TestTerraformLifeOfNodes makes the same changes with the real provider as the product does.
+// TestTerraformLifeOfNodes makes the product's changes with the real provider.
 func TestTerraformLifeOfNodes(t *testing.T) {
 	t.Parallel()
 	cfg := configuration()
@@ -152,7 +152,7 @@ func TestTerraformLifeOfNodes(t *testing.T) {
 	r.wantNothingLeft()
 }
 
-// wantNothingLeft checks that only what the cloud began with is there.
+// wantNothingLeft checks that the cloud has only its initial resources.
 func (r *root) wantNothingLeft() {
 	r.Helper()
 	for path, want := range map[string]int{
@@ -169,8 +169,8 @@ func (r *root) wantNothingLeft() {
 	}
 }
 
-// TestTerraformServerInError checks the result of one node's failure: the provider reports it, its instance is tainted,
-// and the other one is not.
+// TestTerraformServerInError checks the failure of one node: the provider reports it, its instance is tainted, and the
+// other node succeeds.
 func TestTerraformServerInError(t *testing.T) {
 	t.Parallel()
 	r := newRoot(t, configuration())

@@ -21,8 +21,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// victim is a variable of the environment that makes the test program a lab, which waits to be killed. Its value is the
-// folder, and victimBase has the base of its image.
+// victim is an environment variable that makes the test program a lab, which waits until it is killed. Its value is the
+// folder; victimBase has the base of its image.
 const (
 	victim     = "EIFFEL_TEST_VICTIM"
 	victimBase = "EIFFEL_TEST_VICTIM_BASE"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// waitForDeath runs a lab with two machines and says so on its output.
+// waitForDeath runs a lab with two machines and reports on its output that it is ready.
 func waitForDeath(ctx context.Context, dir string) error {
 	images, err := image.NewStore(filepath.Join(dir, "images"), os.Getenv(victimBase))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// patience is the limit of each wait; without other load none takes a twentieth of it.
+// patience is the limit of each wait. On an idle computer, each takes less than a twentieth of it.
 const patience = 2 * time.Minute
 
 // testLab is a lab of one test, with a key that is authorized on its machines.
@@ -107,7 +107,7 @@ func (l *testLab) boot(t testing.TB, m labcloud.Machine) {
 	l.ssh(t, m, "true")
 }
 
-// ssh runs a command on a machine as its login user, as soon as that can be.
+// ssh runs a command on a machine as its login user, as soon as that is possible.
 func (l *testLab) ssh(t testing.TB, m labcloud.Machine, command string) string {
 	t.Helper()
 	var out []byte
@@ -149,7 +149,7 @@ func run(t testing.TB, cmd *exec.Cmd) string {
 	return strings.TrimSpace(string(out))
 }
 
-// eventually calls f until it succeeds, and fails the test when it does not.
+// eventually calls f until it succeeds, and fails the test if it does not.
 func eventually(t testing.TB, f func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {

@@ -72,7 +72,7 @@ func TestUptimeBeginsAtBoot(t *testing.T) {
 	a := lab.spec(t, 1)
 	began := time.Now()
 	lab.boot(t, a)
-	// slurmd asks sysinfo(2), as uptime(1) does; others read btime. Both are in whole seconds.
+	// slurmd asks sysinfo(2), as uptime(1) does; other programs read btime. Both are in whole seconds.
 	if up := uptime(t, lab, a); up > time.Since(began).Seconds()+2 {
 		t.Errorf("uptime is %.1f s", up)
 	}
@@ -99,7 +99,7 @@ func TestRebootKeepsTheDiskAndNothingElse(t *testing.T) {
 	lab.boot(t, a)
 	fromInside := func(argv ...string) func() error {
 		return func() error {
-			// The machine may end before the command's end is known.
+			// The machine may end before the command's end is reported.
 			_ = lab.Command(a.ID, argv...).Run()
 			return nil
 		}
@@ -435,7 +435,7 @@ func TestTheHostsKernelIsNotTheMachines(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
-	// None of them would do harm if it were allowed.
+	// None of them would do harm if allowed.
 	for _, command := range []string{
 		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0",
 		"echo 0 > /sys/class/net/eth0/ifalias",
@@ -544,8 +544,7 @@ func initOf(t *testing.T, lab *testLab, m labcloud.Machine) string {
 	return strings.TrimSpace(string(pid))
 }
 
-// namespaces returns the identities of the namespaces that a process has for
-// itself.
+// namespaces returns the identities of the namespaces that a process does not share with the host.
 func namespaces(t *testing.T, pid string) map[string]bool {
 	t.Helper()
 	spaces := make(map[string]bool)
@@ -583,14 +582,14 @@ func processesIn(t *testing.T, spaces map[string]bool, before int64) []string {
 	return found
 }
 
-// beginning returns when a process began, in clock ticks since the boot (proc(5), /proc/PID/stat, starttime); false if it
-// has ended.
+// beginning returns the start time of a process in clock ticks since the boot (proc(5), /proc/PID/stat, starttime);
+// false if the process has ended.
 func beginning(process string) (ticks int64, runs bool) {
 	stat, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
 		return 0, false
 	}
-	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name: state is the third field, starttime the 22nd
+	_, fields, _ := strings.Cut(string(stat), ") ") // after the name: state is the third field, starttime the 22nd
 	if all := strings.Fields(fields); len(all) > 19 {
 		ticks, err = strconv.ParseInt(all[19], 10, 64)
 		return ticks, err == nil
@@ -598,7 +597,7 @@ func beginning(process string) (ticks int64, runs bool) {
 	return 0, false
 }
 
-// now returns the time as beginning has it. A tick is 10 ms on all of Linux's common platforms.
+// now returns the time in the unit of beginning. A tick is 10 ms on all of Linux's common platforms.
 func now(t *testing.T) int64 {
 	t.Helper()
 	var passed unix.Timespec

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// mayFail are the units that fail in a machine, since they are of hardware or of kernel modules.
+// mayFail are the units that may fail in a machine, since they need hardware or kernel modules.
 func mayFail() map[string]bool {
 	return map[string]bool{"run-rpc_pipefs.mount": true, "rpc-gssd.service": true}
 }
@@ -58,7 +58,7 @@ func TestSystemdRebootsAndStopsAndLeavesNothing(t *testing.T) {
 	awaitSystemd(t, lab, a) // systemctl needs it
 	for name, reboot := range map[string]func() error{
 		"from inside": func() error {
-			_ = lab.Command(a.ID, "systemctl", "reboot").Run() // its end may be lost
+			_ = lab.Command(a.ID, "systemctl", "reboot").Run() // its exit status may be lost
 			return nil
 		},
 		"from outside": func() error { return lab.Reboot(t.Context(), a.ID, false) },
@@ -123,11 +123,11 @@ func groupsOf(t *testing.T, m labcloud.Machine) []string {
 	return found
 }
 
-// awaitSystemd waits until all units were started, and checks that only those failed that may.
+// awaitSystemd waits until all units have started, and checks that only those in mayFail have failed.
 func awaitSystemd(t *testing.T, lab *testLab, m labcloud.Machine) {
 	t.Helper()
 	eventually(t, func() error {
-		state, _ := lab.Command(m.ID, "systemctl", "is-system-running").Output() // exit status 1 where it is degraded
+		state, _ := lab.Command(m.ID, "systemctl", "is-system-running").Output() // exit status 1 if it is degraded
 		switch strings.TrimSpace(string(state)) {
 		case "running", "degraded":
 			return nil

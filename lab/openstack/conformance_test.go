@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// TestItAnswersAsTheLabsChecksSay runs the checks that labcloud passes too.
+// TestItAnswersAsTheLabsChecksSay runs the checks that labcloud also passes.
 func TestItAnswersAsTheLabsChecksSay(t *testing.T) {
 	released(t)
 	t.Attr("scenario", "the checks of `lab/cloudtest`, which labcloud passes too")
@@ -26,7 +26,7 @@ func TestItAnswersAsTheLabsChecksSay(t *testing.T) {
 	nothingIsLeft(t)
 }
 
-// defaults is the configuration of a cloud that the checks of package cloudtest are for.
+// defaults is the configuration that the checks of package cloudtest need.
 func defaults() labcloud.Config {
 	return labcloud.Config{
 		Project: "lab", User: "operator", Password: "secret",

@@ -11,13 +11,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// TestMain runs the cloud where this process was started for that.
+// TestMain runs the cloud if this process was started for that.
 func TestMain(m *testing.M) {
 	KeepIfAsked()
 	os.Exit(m.Run())
 }
 
-// released skips a test that takes minutes and 3.5 GB of packages, unless `make release-check` asks for it.
+// released skips a test that takes minutes and 3.5 GB of packages, unless `make release-check` runs it.
 func released(t *testing.T) {
 	t.Helper()
 	if os.Getenv("EIFFEL_RELEASE_CHECK") == "" {
@@ -62,7 +62,7 @@ func TestItSaysThatAPortIsInUse(t *testing.T) {
 	nothingIsLeft(t)
 }
 
-// nothingIsLeft checks that nothing of a cloud is on this computer.
+// nothingIsLeft checks that nothing remains of a cloud on this computer.
 func nothingIsLeft(t *testing.T) {
 	t.Helper()
 	if err := Left(); err != nil {

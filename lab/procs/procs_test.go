@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
-// TestMarkedProcessesAreFoundAndEnded has a shell and its child, in a session of its own, and one without the mark.
+// TestMarkedProcessesAreFoundAndEnded runs a shell with a child in a separate session, and a process without the mark.
 func TestMarkedProcessesAreFoundAndEnded(t *testing.T) {
 	dir := t.TempDir()
 	entry := "EIFFEL_PROCS=" + dir

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A package that forgets the import fails at random.
+// A package that lacks the import fails at random.
 func TestEachPackageWithPropertyTestsHasTheSeed(t *testing.T) {
 	const here, rapid = `"github.com/eiffel-hpc/eiffel/lab/sameseed"`, `"pgregory.net/rapid"`
 	draws, seeded := map[string]bool{}, map[string]bool{}

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// needsRoot skips under -short what needs the tools, or installs them. Package
-// needs has the same for other packages.
+// needsRoot skips, under -short, tests that need or install the tools. Package needs does the same for other packages.
 func needsRoot(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -22,7 +21,7 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// TestInstallIsIdempotent uses the checkout's own tools: it installs what is missing, and is fast where nothing is.
+// TestInstallIsIdempotent uses the checkout's own tools: it installs the missing ones, and is fast if none is missing.
 func TestInstallIsIdempotent(t *testing.T) {
 	needsRoot(t)
 	const checkout = "../.."
@@ -75,8 +74,8 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	}
 }
 
-// TestTheQuickProviderIsAnotherOneOfTheSameVersion checks that the original is
-// not replaced, and that Terraform finds the quick one by its own configuration.
+// TestTheQuickProviderIsAnotherOneOfTheSameVersion checks that the original is not replaced, and that Terraform finds
+// the quick one through a separate configuration.
 func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
 	needsRoot(t)
 	p, err := Find("../..")

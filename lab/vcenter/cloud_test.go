@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// hypervisor notes what it is called for. Each command in a machine sets the same setting.
+// hypervisor records its calls. Each command in a machine sets the same setting.
 type hypervisor struct {
 	labcloud.Null
 	lock  sync.Mutex
@@ -60,8 +60,8 @@ func (h *hypervisor) Command(string, ...string) *exec.Cmd {
 
 const said = "guestinfo.said"
 
-// TestAVirtualMachineIsAMachine clones a template, and has the clone switched on, reset, rebooted, shut down and
-// removed: its machine must be what its settings say, and be switched with it.
+// TestAVirtualMachineIsAMachine clones a template, and switches the clone on, resets, reboots, shuts down and removes
+// it. Its machine must match its settings and its power state.
 func TestAVirtualMachineIsAMachine(t *testing.T) {
 	h := &hypervisor{}
 	c, err := New(t.Context(), labcloud.Config{
@@ -89,7 +89,7 @@ func TestAVirtualMachineIsAMachine(t *testing.T) {
 	must(t, vm.RebootGuest(t.Context()))
 	c.machines.guests.Wait()
 	must(t, vm.ShutdownGuest(t.Context()))
-	for off := false; !off; { // until the test's time is over
+	for off := false; !off; { // until the test's time limit
 		state, err := vm.PowerState(t.Context())
 		must(t, err)
 		off = state == types.VirtualMachinePowerStatePoweredOff

@@ -106,14 +106,14 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestTroubleOfAnotherHostIsNoFailureOfANodesInstance has runs of which a node has no result of its own. A new instance
-// of the node would have none either.
+// TestTroubleOfAnotherHostIsNoFailureOfANodesInstance uses runs in which a node has no result. A new instance of the
+// node would not have one either.
 func TestTroubleOfAnotherHostIsNoFailureOfANodesInstance(t *testing.T) {
 	unreachable := event{Event: eventUnreachable, Host: "ctl", Task: "Read the files for the compute nodes",
 		Message: "Connection timed out"}
 	failed := event{Event: eventFailed, Host: "ctl", Task: "Read the files for the compute nodes", Message: "no such file"}
 	for name, tc := range map[string]struct {
-		plays  int // that begin
+		plays  int // of the playbook's plays
 		events []event
 		code   int
 		want   string
@@ -159,7 +159,7 @@ func TestTroubleOfAnotherHostIsNoFailureOfANodesInstance(t *testing.T) {
 	}
 }
 
-// TestWhatAnsibleSaidIsGivenByPlaceAndReason uses what ansible-core 2.14 printed.
+// TestWhatAnsibleSaidIsGivenByPlaceAndReason uses output of ansible-core 2.14.
 func TestWhatAnsibleSaidIsGivenByPlaceAndReason(t *testing.T) {
 	for name, tc := range map[string]struct{ printed, want string }{
 		"a syntax error": {`ERROR! We were unable to read either as JSON nor YAML, these are the errors we got from each:

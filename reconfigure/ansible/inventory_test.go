@@ -103,7 +103,7 @@ func TestAnsibleReadsTheSameFromBothForms(t *testing.T) {
 	}
 }
 
-// TestSiteFilesComeAsTheyAre has Ansible write what the inventory has of site files: text that looks like a value of
+// TestSiteFilesComeAsTheyAre makes Ansible write the site files in the inventory: text that looks like a value of
 // another type, or like a template.
 func TestSiteFilesComeAsTheyAre(t *testing.T) {
 	needs.Lab(t)
@@ -227,7 +227,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// Every node needs the address of a node that is created later, since addresses are not told again then.
+// Every node needs the address of a node that is created later, since addresses are not distributed again then.
 func TestAKeptPortHasAnAddressAndIsNoHost(t *testing.T) {
 	instances := testInstances()
 	instances["node02"] = reconfigure.Instance{Node: "node02", Address: "10.0.0.7"}

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// TestMeasuredHardwareIsThatOfTheFirstNode has nodes that were not asked answer too, since a node is not trusted.
+// TestMeasuredHardwareIsThatOfTheFirstNode makes nodes answer that were not asked, since nodes are not trusted.
 func TestMeasuredHardwareIsThatOfTheFirstNode(t *testing.T) {
 	c := reconfigure.Cluster{
 		Groups: []reconfigure.NodeGroup{

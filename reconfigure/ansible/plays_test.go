@@ -71,7 +71,7 @@ func TestThePlaysOfAPlan(t *testing.T) {
 	}
 }
 
-// The nodes that do not change learn nothing of a node that keeps its address.
+// Unchanged nodes need no news of a node that keeps its address.
 func TestNodesThatDoNotChangeHavePlaysWhereAddressesChange(t *testing.T) {
 	kept := testCluster()
 	for i := range kept.Groups {

@@ -56,8 +56,8 @@ func newRun(t *testing.T, playbook string) *run {
 	return &run{Runner: New(Config{Dir: dir, Env: env, Log: log}), cluster: c, instances: testInstances(), log: log}
 }
 
-// localConnection is the variables with which all hosts are this machine. What Ansible leaves where it is interrupted
-// goes with the folder.
+// localConnection has the variables that make all hosts this machine. Files that an interrupted Ansible leaves behind
+// are removed with the folder.
 func localConnection(dir string) string {
 	return "ansible_connection: local\nansible_remote_tmp: " + filepath.Join(dir, "remote") + "\n"
 }
@@ -187,7 +187,7 @@ func TestAnExcludedNodeIsNotLoggedInTo(t *testing.T) {
 	}
 }
 
-// TestAFailureHasTheOutputOfItsTask, except where the task has no_log.
+// TestAFailureHasTheOutputOfItsTask checks that failures have the output, except if the task has no_log.
 func TestAFailureHasTheOutputOfItsTask(t *testing.T) {
 	r := newRun(t, `
 - hosts: cluster:!node03
@@ -381,7 +381,7 @@ func TestVariablesThatCannotBeReadAreNamedByTheirFileAndLine(t *testing.T) {
 	}
 }
 
-// TestADamagedFileForTheNodesIsReadAgain from the control node, as if it were missing.
+// TestADamagedFileForTheNodesIsReadAgain reads the file from the control node, as if it were missing.
 func TestADamagedFileForTheNodesIsReadAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content string
@@ -415,8 +415,8 @@ func TestADamagedFileForTheNodesIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAFaultOfTheControlHostIsNoFaultOfTheNode has two tasks fail that run on the control host, each for one node, and
-// one that runs on its node.
+// TestAFaultOfTheControlHostIsNoFaultOfTheNode makes tasks fail: two that run on the control host, each for one node,
+// and one that runs on its node.
 func TestAFaultOfTheControlHostIsNoFaultOfTheNode(t *testing.T) {
 	r := newRun(t, `
 - hosts: "{{ reconfigure_changed }}"
@@ -496,7 +496,7 @@ func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
 	}
 }
 
-// awaitPID waits until there is a process number in the file, for a minute at most; then it returns -1.
+// awaitPID returns the process id in the file as soon as there is one, or -1 after a minute.
 func awaitPID(path string) int {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		text, err := os.ReadFile(path)
@@ -544,8 +544,8 @@ func TestSweepRemovesTheFoldersOfOldRuns(t *testing.T) {
 	}
 }
 
-// TestResultsAreKnownBeforeTheRunEnds has one node done and one failed, while a third one waits until both results are
-// known.
+// TestResultsAreKnownBeforeTheRunEnds runs three nodes: one succeeds, one fails, and the third waits until both results
+// are known.
 func TestResultsAreKnownBeforeTheRunEnds(t *testing.T) {
 	r := newRun(t, `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
@@ -609,7 +609,7 @@ func TestResultsAreKnownBeforeTheRunEnds(t *testing.T) {
 	}
 }
 
-// TestTheInventoryOfARunHasOnlyItsHosts, and the addresses of all nodes.
+// TestTheInventoryOfARunHasOnlyItsHosts checks that it also has the addresses of all nodes.
 func TestTheInventoryOfARunHasOnlyItsHosts(t *testing.T) {
 	const playbook = `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"

@@ -56,7 +56,7 @@ func begin(config batcher.Config, do func(*run)) (*batcher.Batcher[int, string],
 	}), l
 }
 
-// each finishes every call with its input as the result, after so long.
+// each finishes every call with its input as the result, after a delay.
 func each(d time.Duration) func(*run) {
 	return func(r *run) {
 		time.Sleep(d)
@@ -66,7 +66,7 @@ func each(d time.Duration) func(*run) {
 	}
 }
 
-// calls starts callers one after another, each at its delay after the one before, and waits for all of them.
+// calls starts callers one after another, each after its delay, and waits for all of them.
 func calls(t *testing.T, b *batcher.Batcher[int, string], apart time.Duration, in ...int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -141,7 +141,7 @@ func TestARunBeginsWhenItIsNeverQuiet(t *testing.T) {
 	})
 }
 
-// The time that calls have waited for the run before counts.
+// The time that calls waited before the run counts.
 func TestTheWaitForQuietBeginsWithTheFirstThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := begin(batcher.Config{Quiet: time.Second, Longest: 3 * time.Second}, each(10*time.Second))
@@ -205,7 +205,7 @@ func TestARunGoesOnWithoutACallerThatLeaves(t *testing.T) {
 	})
 }
 
-// When all callers that wait have left, there is no run, and the next call is served.
+// If all waiting callers leave, there is no run, and the next call is served.
 func TestNoRunWithoutACallThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := begin(batcher.Config{Quiet: time.Minute, Longest: time.Hour}, each(0))
@@ -268,7 +268,7 @@ func TestACallWithoutAResultIsUnfinished(t *testing.T) {
 	})
 }
 
-// Under load no call is lost, none gets another's result, and runs never overlap.
+// Under load, no call is lost or gets another call's result, and runs never overlap.
 func TestManyCallersAtOnce(t *testing.T) {
 	var lock sync.Mutex
 	most := 0
@@ -299,7 +299,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 }
 
-// The run ends because its caller is gone, and reports that it was canceled.
+// The run ends because its caller has left, and reports that it was canceled.
 func TestACallerThatLeavesKnowsWhyThoughItsRunWasCanceled(t *testing.T) {
 	late := errors.New("it is late")
 	for range 100 {
@@ -316,8 +316,7 @@ func TestACallerThatLeavesKnowsWhyThoughItsRunWasCanceled(t *testing.T) {
 	}
 }
 
-// A run goes on although its callers have left. Whoever waits for all that is under way waits for it too, also if it
-// was about to begin.
+// A run continues after its callers have left. Config.Under also counts such a run, and one that is about to begin.
 func TestRunsWithoutCallersAreUnderWay(t *testing.T) {
 	for name, leaves := range map[string]time.Duration{
 		"before it begins": 500 * time.Millisecond, "during it": 2 * time.Second,

@@ -33,7 +33,7 @@ func declared() reconfigure.Cluster {
 	}
 }
 
-// facts has all nodes idle, of the image "old", and every source answers.
+// facts has all nodes idle with the image "old"; every source answers.
 func facts() Facts {
 	c := declared()
 	seen := snapshot.Snapshot{
@@ -67,7 +67,7 @@ func TestStoppedNodesNeedNoCampaign(t *testing.T) {
 	}
 }
 
-// right makes nodes what is declared.
+// right makes nodes match the declaration.
 func (f Facts) renew(nodes ...string) {
 	for _, node := range nodes {
 		g, _ := f.Cluster.GroupOf(node)
@@ -292,7 +292,7 @@ func TestOutcomesAreNoted(t *testing.T) {
 	}
 }
 
-// passing takes the canary of a campaign up to its test.
+// passing brings the canary of a campaign to its test.
 func passing(t *testing.T, f Facts, c reconfigure.Campaign) reconfigure.Campaign {
 	t.Helper()
 	c, requests := Next(c, f)
@@ -354,7 +354,7 @@ func TestABadCanaryPausesTheCampaign(t *testing.T) {
 	if c, requests := Next(c, f); c.State != reconfigure.CampaignPaused || len(requests) > 0 {
 		t.Fatalf("paused: %+v, %v", c, requests)
 	}
-	c = Continue(c) // the same node is tried again, though it is what is declared
+	c = Continue(c) // the same node is tried again, although it matches the declaration
 	f.Test = Test{}
 	if waits, requests := Next(c, f); len(waits.Canaries) > 1 || len(requests) > 0 {
 		t.Fatalf("before the old reservation has ended: %+v, %v", waits, requests)
@@ -431,7 +431,7 @@ func TestTheNodesOfEachFormerImageAreKnown(t *testing.T) {
 	}
 }
 
-// TestTheLimitsHold plays campaigns with nodes and outcomes of all kinds.
+// TestTheLimitsHold runs campaigns with random nodes and outcomes.
 func TestTheLimitsHold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := facts()
@@ -464,7 +464,7 @@ func TestTheLimitsHold(t *testing.T) {
 	})
 }
 
-// play lets something happen to a node, and to an open request.
+// play changes a node, or an open request.
 func play(rt *rapid.T, f Facts, c reconfigure.Campaign) {
 	node := rapid.SampledFrom(f.Cluster.Groups[0].Nodes().Names()).Draw(rt, "node")
 	switch words := rapid.SampledFrom([]string{

@@ -14,10 +14,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
 )
 
-// publicKey is of no use to anybody: its private half was thrown away.
+// publicKey is useless: its private half was deleted.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC "
 
-// healthy is the facts of a site without findings. Each test changes what it is about.
+// healthy is the facts of a site without findings. Each test changes some of them.
 func healthy() Facts {
 	control := reconfigure.Source{Image: "debian", Flavor: "medium", Network: "cluster"}
 	compute := reconfigure.Source{Image: "debian", Flavor: "large", Network: "cluster"}
@@ -114,7 +114,7 @@ func TestGresWithDevicesOrWithoutGPUsIsNoFinding(t *testing.T) {
 	}
 }
 
-// TestALaterReleaseOfSlurmHasNoFindings has what slurmctld 24.11 prints with the playbooks' slurm.conf.
+// TestALaterReleaseOfSlurmHasNoFindings uses the output of slurmctld 24.11 with the playbooks' slurm.conf.
 func TestALaterReleaseOfSlurmHasNoFindings(t *testing.T) {
 	facts := healthy()
 	facts.Versions[Slurm], facts.Versions[Ansible] = "24.11.5", "2.19.0"
@@ -131,7 +131,7 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 	}
 }
 
-// TestEachFinding has one thing wrong in each case, and demands that it is found, and nothing else.
+// TestEachFinding makes one fault in each case, and checks that it is the only finding.
 func TestEachFinding(t *testing.T) {
 	const gated = `command="reconfigure gate --role node",from="10.0.0.4" `
 	mode := func(role Role, mode os.FileMode) func(*Facts) {
@@ -158,7 +158,7 @@ func TestEachFinding(t *testing.T) {
 		change   func(*Facts)
 		severity Severity
 		what     string // in the finding
-		line     string // in what to change
+		line     string // in the proposed change
 	}{
 		"credentials others can read": {
 			mode(Credentials, 0o640),
@@ -387,7 +387,7 @@ func TestEachFinding(t *testing.T) {
 	}
 }
 
-// TestHardwareThatIsNotCompared has hardware that differs, of a node that was made of another flavor, and with
+// TestHardwareThatIsNotCompared has nodes whose hardware differs: one was made from another flavor, and one has
 // config_overrides.
 func TestHardwareThatIsNotCompared(t *testing.T) {
 	for name, change := range map[string]func(*Facts){
@@ -438,8 +438,8 @@ func TestAFindingDecidesTheExitCode(t *testing.T) {
 	}
 }
 
-// TestTimesAreMeasured has events of nodes that became ready, at the first and at the second attempt, failed, went, and
-// of one whose operation is under way.
+// TestTimesAreMeasured has events of nodes that became ready at the first and at the second attempt, that failed, that
+// were removed, and of one whose operation is still running.
 func TestTimesAreMeasured(t *testing.T) {
 	var events []reconfigure.Event
 	at := func(node string, second int, phase reconfigure.Phase, level reconfigure.Level) {
@@ -470,7 +470,7 @@ func TestTimesAreMeasured(t *testing.T) {
 	way("booting", 0, 9)
 	at("booting", 9, reconfigure.PhaseBoot, reconfigure.Begun)
 
-	// Each event is of both requests.
+	// Each event belongs to both requests.
 	times := Measure(map[reconfigure.RequestID][]reconfigure.Event{1: events, 2: events})
 	slices.Sort(times.Ready)
 	seconds := func(all ...int) (d []time.Duration) {
@@ -507,7 +507,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// TestTheTestedVersionsAreThoseOfTheLab holds the table to what the suite installs.
+// TestTheTestedVersionsAreThoseOfTheLab compares the table with the versions that the test suite installs.
 func TestTheTestedVersionsAreThoseOfTheLab(t *testing.T) {
 	for program, installed := range map[Program]string{
 		Terraform: tools.TerraformVersion, Plugin: tools.ProviderVersion,
@@ -573,8 +573,8 @@ func TestKeysOfAnotherClusterOfThatNameAreNotChecked(t *testing.T) {
 	}
 }
 
-// TestAShortResumeTimeoutHasAShortMargin has times that suffice, since the tool gives a node up a tenth of a short
-// ResumeTimeout before its end.
+// TestAShortResumeTimeoutHasAShortMargin uses times that suffice, since the tool gives up a node only a tenth of a
+// short ResumeTimeout before its end.
 func TestAShortResumeTimeoutHasAShortMargin(t *testing.T) {
 	facts := healthy()
 	facts.Cluster.Slurm.ResumeTimeout = 2 * time.Minute

@@ -77,7 +77,7 @@ func TestNodeThatDoesNotAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-// TestNodeScriptFindsWhatIsThere runs the script on this computer, which has python3, and not all of the others.
+// TestNodeScriptFindsWhatIsThere runs the script on this computer, which has python3 but not all of the other programs.
 func TestNodeScriptFindsWhatIsThere(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-s")
 	cmd.Stdin = strings.NewReader(check.NodeScript)

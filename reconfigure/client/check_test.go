@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// TestTheKeysOfTheControlHostsUserAreFound has the file named as it may be in the declaration.
+// TestTheKeysOfTheControlHostsUserAreFound names the file in the ways that the declaration allows.
 func TestTheKeysOfTheControlHostsUserAreFound(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

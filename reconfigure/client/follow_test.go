@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// fakeLog is what a reviver looks at.
+// fakeLog is the journal that a reviver reads.
 type fakeLog struct {
 	holder   string
 	deferred int

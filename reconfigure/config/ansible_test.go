@@ -23,7 +23,7 @@ def read(document):
 json.dump([read(document) for document in json.load(sys.stdin)], sys.stdout)
 `
 
-// Ansible must read each text and number as this package does: else the values that are checked differ from those that
+// Ansible must read each text and number as this package does. Otherwise this package would check other values than
 // Ansible uses.
 func TestAnsibleReadsWhatWeRead(t *testing.T) {
 	documents := scalars(5000)

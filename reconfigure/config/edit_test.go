@@ -27,7 +27,7 @@ func change(t testing.TB, dir string, m config.MinNodes) error {
 	return edit.Write(t.Context())
 }
 
-// says is what the declaration in a cluster directory says.
+// says returns the declaration in a cluster directory.
 func says(t testing.TB, dir string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, config.File))
@@ -37,7 +37,7 @@ func says(t testing.TB, dir string) string {
 	return string(data)
 }
 
-// minimum is min_nodes of the shipped group.
+// minimum returns min_nodes of the shipped group.
 func minimum(t testing.TB, dir string) int {
 	t.Helper()
 	cluster, err := config.Load(dir)
@@ -47,7 +47,7 @@ func minimum(t testing.TB, dir string) int {
 	return cluster.Groups[0].Min
 }
 
-// spelt is the shipped declaration with other text for some of it. § stands for the number.
+// spelt is the shipped declaration with some text replaced. § stands for the number.
 func spelt(t testing.TB, replacements ...string) string {
 	t.Helper()
 	s := shipped(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-// ofImage is the shipped declaration with other text for the group's image, and two groups.
+// ofImage is the shipped declaration with a replaced image of the group, and two groups.
 func ofImage(t *testing.T, image string) string {
 	t.Helper()
 	const was = "    image: debian-12\n    flavor: m1.large\n"

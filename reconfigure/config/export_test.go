@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// since has the release that each key came with, except the keys of the first one, 0.1.0.
+// since has the release that added each key, except the keys of the first one, 0.1.0.
 var since = map[string]string{
 	"provider":                      "0.2.0",
 	"limits":                        "0.2.0",

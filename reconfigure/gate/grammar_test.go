@@ -85,7 +85,7 @@ func TestARoleWithWrongOptionsIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for a command that becomes more than the grammar has.
+// FuzzParse searches for a command that Parse turns into one outside of the grammar.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"", "resume --jobs node[01-02]", "status --json", "update node01", "resume-fail a,b;c"} {
 		f.Add(seed)

@@ -11,7 +11,7 @@ import (
 
 var start = time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
 
-// calls makes calls of a key, one after another, and counts those that are admitted.
+// calls makes calls with a key, one after another, and counts the accepted ones.
 func calls(key Key, known reconfigure.KeyUse, n int, every time.Duration) (reconfigure.KeyUse, int) {
 	admitted := 0
 	for i := range n {
@@ -108,7 +108,7 @@ func TestRefusalsAreKeptWithTheirPeer(t *testing.T) {
 	}
 }
 
-// A call that is refused costs as much as any other, so that nobody tries commands without end.
+// A rejected call costs as much as any other, so that nobody can try commands without limit.
 func TestFaultyCallsCountToo(t *testing.T) {
 	var known reconfigure.KeyUse
 	a := Attempt{Key: node01, Peer: "192.0.2.1", Command: "sh", Time: start}

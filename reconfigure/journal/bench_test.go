@@ -58,8 +58,8 @@ func BenchmarkChanged(b *testing.B) {
 	})
 }
 
-// BenchmarkEventsOf reads the events of 620 pending requests, and those of one, where each has a plan of its own and
-// where one plan is for all. Each request has ten events. The metric is the ratio of the times.
+// BenchmarkEventsOf reads the events of 620 pending requests, and those of one request: once with a plan for each, once
+// with one plan for all. Each request has ten events. The metric is the ratio of the times.
 func BenchmarkEventsOf(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		for name, atOnce := range map[string]int{"a plan each": 1, "one plan": 620} {
@@ -107,7 +107,7 @@ func underWay(b *testing.B, j *Journal, count, atOnce int) (ids []reconfigure.Re
 }
 
 // BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each
-// operation's metric is the ratio of the times. Both return equally much.
+// operation's metric is the ratio of the times. Both return the same amount of data.
 func BenchmarkGrowth(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		small, large := grown(b, place(b), 1e3), grown(b, place(b), 1e6)
@@ -115,7 +115,7 @@ func BenchmarkGrowth(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				var took [2]time.Duration
 				for b.Loop() {
-					for i, g := range []growth{small, large} { // in turns, so that other load on the host affects both
+					for i, g := range []growth{small, large} { // alternating, so that other load affects both
 						start := time.Now()
 						do(b, g)
 						took[i] += time.Since(start)
@@ -158,7 +158,7 @@ func growthOperations() map[string]func(testing.TB, growth) {
 	}
 }
 
-// growth is a journal of many events. Its last request has begun, in that plan; done is the request before.
+// growth is a journal of many events. Its last request has begun in the plan; done is the previous request.
 type growth struct {
 	*Journal
 	done reconfigure.RequestID
@@ -184,7 +184,7 @@ func grown(b testing.TB, place string, events int) growth {
 			b.Fatal(err)
 		}
 	}
-	if _, ok := g.store.(postgresStore); ok { // the server would do this itself some time later
+	if _, ok := g.store.(postgresStore); ok { // the server would do this later by itself
 		must(g.db.ExecContext(b.Context(), `ANALYZE`))(b)
 	}
 	g.plan = begin(b, g.Journal, submit(b, g.Journal, "n1"))

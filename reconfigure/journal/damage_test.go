@@ -17,8 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// apart runs the test once more in a process with mounts or a network of its own, which end with that process. It needs
-// root. It returns true in that process, and false in the first one, after the test has run.
+// apart runs the test again in a process with separate mounts or a separate network, which end with that process. It
+// needs root. It returns true in that process, and false in the first one, after the test has run.
 func apart(t *testing.T, namespaces uintptr) (here bool) {
 	t.Helper()
 	const inside = "EIFFEL_JOURNAL_TEST_APART"

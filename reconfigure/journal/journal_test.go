@@ -37,7 +37,7 @@ func suite(t *testing.T, place places) {
 		at := place(t)
 		return journaltest.Setup{
 			Open: func(t testing.TB) journaltest.Journal { return open(t, at) },
-			// A successor begins its epoch so.
+			// A successor begins its epoch in this way.
 			Lose: func(t testing.TB) { must(open(t, at).nextEpoch(t.Context()))(t) },
 		}
 	})
@@ -247,7 +247,7 @@ func schemaRefuses(t *testing.T, j *Journal) {
 	}
 }
 
-// keyUsesAreCounted has many callers of one key update what is known of it.
+// keyUsesAreCounted makes many callers of one key update its record.
 func keyUsesAreCounted(t *testing.T, j *Journal) {
 	ctx := t.Context()
 	for range 3 {

@@ -19,11 +19,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// The test binary is also the program of the processes that these tests start. The variable names the part of such a
-// process.
+// These tests start the test binary as other processes. The variable names the part that such a process plays.
 const partVariable = "EIFFEL_JOURNAL_TEST_PART" // part:name
 
-// parts are what such a process does. Each prints what it has done.
+// parts are the functions of these processes. Each prints its result.
 var parts = map[string]func(ctx context.Context, j *Journal, name string) error{
 	"submit": submitSome,
 	"record": recordUntilKilled,
@@ -165,7 +164,7 @@ func gate(t *testing.T) (stdin *os.File, open func()) {
 }
 
 // processRules are the tests of the suite with several processes, or with several open journals at one place, which
-// share as little.
+// share as little as possible.
 func processRules() map[string]func(t *testing.T, place string) {
 	return map[string]func(*testing.T, string){
 		"no request of fifty processes is lost when some are killed":  fiftySubmit,
@@ -304,7 +303,7 @@ func deathFreesLease(t *testing.T, place string) {
 		t.Errorf("acquired a lease that is taken: %v, %v", ok, err)
 	}
 	noError(t, holder.kill())
-	// The kernel frees a lock with the process; a server has to notice first.
+	// The kernel frees a lock with its process; a server must notice the end first.
 	eventually(t, "the lease is free", func() bool { return j.Holder(t.Context()) == "" })
 	release, ok, err := j.Acquire(t.Context())
 	if !ok || err != nil {
@@ -361,7 +360,7 @@ func readerMissesNothing(t *testing.T, place string) {
 	for over := false; !over; {
 		select {
 		case <-done:
-			over = true // read once more
+			over = true // read again
 		default:
 		}
 		for _, e := range must(j.Events(t.Context(), r.ID, last))(t) {

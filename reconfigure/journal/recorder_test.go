@@ -205,7 +205,7 @@ func TestEventsThatAreKeptTooLongAreCounted(t *testing.T) {
 		same(t, "lost", []string{"a", "b"}, *lost)
 		l.failWith(nil)
 		r.Record(event(1, "n1", "c"))
-		_ = r.Flush(t.Context()) // says what was lost before
+		_ = r.Flush(t.Context()) // reports the loss before this
 		time.Sleep(time.Second)
 		const missing = "2 events from here on are missing: the journal failed for too long"
 		same(t, "groups", [][]string{{"c"}, {missing}}, l.written())

@@ -160,7 +160,7 @@ func TestAFailedMigrationLeavesTheVersionBeforeIt(t *testing.T) {
 	submit(t, open(t, dir), "n1")
 }
 
-// A process that was stopped while it writes delays the others, and blocks none.
+// A process that was stopped during a write delays the others but blocks none.
 func TestTheQueueOfWritersIsNoLock(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// TestABootForTheRequestIsTakenUp has an instance of p1 that is finished, and what the journal has of the operation of a
-// worker that has ended.
+// TestABootForTheRequestIsTakenUp has a finished instance of p1, and the journal's data about the operation of a worker
+// that has ended.
 func TestABootForTheRequestIsTakenUp(t *testing.T) {
 	submitted := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
 	resume := reconfigure.Request{ID: 4, Mode: reconfigure.Resume, Nodes: nodeset.Of("p1"), Submitted: submitted}

@@ -361,7 +361,7 @@ func imageOf(s reconfigure.Spec) string {
 	return s.ImageID + " " + string(s.Power)
 }
 
-// class returns the class of the error of a broken image: ClassMissing, or ClassCloud if the error is one of the cloud.
+// class returns the class of the error of a broken image: ClassMissing, or ClassCloud if the cloud caused the error.
 func class(broken string) reconfigure.Class {
 	switch {
 	case broken == "":

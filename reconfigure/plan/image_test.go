@@ -143,7 +143,7 @@ func gone(seen *snapshot.Snapshot) {
 	}
 }
 
-// nothing is left of the cluster.
+// the whole cluster is gone.
 func nothing(seen *snapshot.Snapshot) {
 	seen.Instances, seen.Desired, seen.States = nil, nil, nil
 	silent(seen)

@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Slurm waits for a boot that is newer than its last call. So when it has called twice for a node, an instance that is
-// older than the second call does not do.
+// Slurm waits for a boot that is newer than its last call. So if it has called twice for a node, an instance that is
+// older than the second call does not suffice.
 func TestANodeOfTwoResumesNeedsABootAfterTheNewer(t *testing.T) {
 	first := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	second := first.Add(3 * time.Minute)

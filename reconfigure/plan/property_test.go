@@ -263,7 +263,8 @@ func TestEveryChangeNamesARequestThatAskedForIt(t *testing.T) {
 	})
 }
 
-// What is stopped can be started as it is: it is finished, of a cloud node, and its entry differs in nothing else.
+// A stopped instance can be started unchanged: it is finished, belongs to a cloud node, and differs from its entry only
+// in the power state.
 func TestWhatIsStoppedIsFinishedAndWithinTheMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)

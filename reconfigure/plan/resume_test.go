@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// A persistent node whose slurmd does not answer, as after a restart of its hypervisor, has its slurmd started: Slurm
-// waits for no boot of it, and an administrator may be logged in.
+// If slurmd of a persistent node does not answer, for example after a restart of the hypervisor, the plan only starts
+// slurmd: Slurm waits for no boot of the node, and an administrator may be logged in.
 func TestAResumeOfASilentPersistentNodeBootsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node   string

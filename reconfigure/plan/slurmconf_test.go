@@ -21,7 +21,7 @@ func TestAConfigurationThatEndsJobsIsRefused(t *testing.T) {
 		conf    *reconfigure.SlurmConf
 		b1      reconfigure.NodeState
 		missing map[snapshot.Source]string
-		deploy  string // a part of the reason for which it is refused; empty: it is not
+		deploy  string // a part of the reason for the rejection; empty: it is not rejected
 		enlarge string
 	}{
 		"not compared":            {nil, busy, nil, "", ""},

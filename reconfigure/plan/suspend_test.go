@@ -56,8 +56,8 @@ func TestADeferredSuspendDoesNotPlanItsFinishedNodes(t *testing.T) {
 	}
 }
 
-// Slurm powers an idle node down that a shrink has made a cloud node, before the shrink removes it, and ends its drain.
-// Its own request may come in the same plan.
+// Slurm powers down an idle node that a shrink has made a cloud node, which ends its drain, before the shrink removes
+// it. Slurm's own request may come in the same plan.
 func TestAShrinkRemovesWhatSlurmPowersDownMeanwhile(t *testing.T) {
 	group := reconfigure.NodeGroup{Name: "group", Prefix: "p", Width: 1, Source: source("v1"), Min: 1, Max: 3}
 	cluster := reconfigure.Cluster{

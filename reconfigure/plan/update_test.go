@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// The worker has died after it had undrained the node, and before the outcome.
+// The worker died after it had undrained the node, but before it wrote the outcome.
 func TestAReimageThatIsDoneIsNotPlannedAgain(t *testing.T) {
 	const idle = reconfigure.NodeIdle
 	submitted := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
@@ -58,7 +58,7 @@ func TestAReimageThatIsDoneIsNotPlannedAgain(t *testing.T) {
 	}
 }
 
-// A machine that exists is neither reimaged nor drained for that. A plain update reboots it.
+// An existing machine is neither reimaged nor drained for that. A plain update reboots it.
 func TestAMachineThatExistsIsNotReimaged(t *testing.T) {
 	source := source("existing")
 	idle := reconfigure.NodeState{Flags: reconfigure.NodeIdle}

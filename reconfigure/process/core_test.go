@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// A program that is started with the largest limit crashes, and one that it has started. Without ForbidCores there are
-// two core files, which shows that the search finds them; with it there is none. Where the system's cores go elsewhere,
-// the limits alone are compared.
+// A program that starts with the largest limit crashes, and so does its child. Without ForbidCores there are two core
+// files, which shows that the search finds them; with it there is none. If the system stores cores elsewhere, the test
+// only compares the limits.
 func TestACrashLeavesNoCore(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestACrashLeavesNoCore(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			_ = cmd.Wait() // it crashed
+			_ = cmd.Wait() // the program crashed
 			eventually(t, "the child is gone", func() bool { return !running(child) })
 			if cores := coresIn(t, dir); here && len(cores) != want {
 				t.Errorf("core files %v, want %d", cores, want)

@@ -38,9 +38,9 @@ func TestAProgramEndsWithAKilledCaller(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAProgramThatEnds looks for what watches over a program.
+// TestNothingIsLeftOfAProgramThatEnds looks for remains of the watch over a program.
 func TestNothingIsLeftOfAProgramThatEnds(t *testing.T) {
-	seconds := 1e6 + os.Getpid() // as nobody else has them
+	seconds := 1e6 + os.Getpid() // arguments that no other process has
 	err := process.Run(
 		context.Background(), process.Cmd{Path: "/bin/true", Grace: time.Duration(seconds) * time.Second})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-// mayLive is the example with a maximum age.
+// mayLive is the example cluster with a maximum age.
 func mayLive(maximum time.Duration) reconfigure.Cluster {
 	c := example()
 	c.Groups[0].MaxAge = maximum
@@ -29,7 +29,7 @@ func (o *observation) made(node string, age time.Duration) {
 	o.Servers[node][0].Created = now.Add(-age)
 }
 
-// uses has a node with an instance of some age, and its state in Slurm.
+// uses gives a node an instance of a certain age, and a state in Slurm.
 func (o *observation) uses(node, states string, age time.Duration) {
 	o.gone(node)
 	o.has(node, "standard")
@@ -118,7 +118,7 @@ func TestAStoppedInstanceThatIsTooOldIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAGroupMadeOnOneDayIsRenewedInParts has a new instance for each node that was retired, in place of the old one.
+// TestAGroupMadeOnOneDayIsRenewedInParts replaces each retired node with a new instance.
 func TestAGroupMadeOnOneDayIsRenewedInParts(t *testing.T) {
 	cluster, seen := mayLive(7*day), healthy()
 	seen.gone("n1")
@@ -148,7 +148,7 @@ func TestAGroupMadeOnOneDayIsRenewedInParts(t *testing.T) {
 	}
 }
 
-// slurm notes what is powered down, and has other states than the comparison saw.
+// slurm records the nodes that it powers down. Its states differ from those at the comparison.
 type slurm struct {
 	states map[string]reconfigure.NodeState
 	calls  []string

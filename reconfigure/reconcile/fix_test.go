@@ -42,7 +42,7 @@ func (b *book) Submit(_ context.Context, r reconfigure.Request) (reconfigure.Req
 	return r, nil
 }
 
-// controller is Slurm as it answers now. It notes what is powered down.
+// controller is Slurm in its current state. It records the nodes that it powers down.
 type controller struct {
 	states  map[string]reconfigure.NodeState
 	silent  error
@@ -76,7 +76,7 @@ func TestANodeIsHandedBackOnlyIfNothingHasChanged(t *testing.T) {
 		busy   bool
 		silent error
 		came   []reconfigure.Request
-		want   string // that is powered down
+		want   string // the nodes that are powered down
 	}{
 		"it is still DOWN":           {words: "DOWN", want: "n2"},
 		"a job runs on it":           {words: "ALLOCATED", busy: true},
@@ -129,7 +129,7 @@ func TestNothingIsRemovedOfANodeThatARequestHasComeFor(t *testing.T) {
 	}
 }
 
-// What the sources say of a node while a request works on it does not fit together.
+// While a request works on a node, the sources disagree about it.
 func TestANodeIsNotJudgedIfARequestWorkedOnItDuringTheComparison(t *testing.T) {
 	none, some := []reconfigure.Request{}, requestFor("n2")
 	event := func(id int64) map[string]reconfigure.Event { return map[string]reconfigure.Event{"n2": {ID: id}} }
@@ -160,8 +160,8 @@ func TestANodeIsNotJudgedIfARequestWorkedOnItDuringTheComparison(t *testing.T) {
 	}
 }
 
-// A cloud node whose instance is too old is powered down by Slurm. A node that somebody has drained meanwhile, or that
-// a request came for, is left.
+// Slurm powers down a cloud node whose instance is too old. A node that was drained, or for which a request came
+// meanwhile, is left alone.
 func TestANodeIsRetiredOnlyIfNothingHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		words  string
@@ -230,7 +230,7 @@ type refusing struct{ failure error }
 func (r refusing) RemoveServer(context.Context, string, string, time.Time) error { return r.failure }
 func (r refusing) RemovePort(context.Context, string, string, time.Time) error   { return r.failure }
 
-// What is fixed without anybody asking is written down before, so that it is not tried again at each comparison.
+// An unattended fix is recorded before it starts, so that the next comparison does not repeat it.
 func TestNothingIsFixedUnattendedIfTheLookCannotBeKept(t *testing.T) {
 	for name, full := range map[string]error{"it is kept": nil, "the disk is full": errors.New("no space left on device")} {
 		t.Run(name, func(t *testing.T) {

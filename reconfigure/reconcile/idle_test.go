@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// rests has a node that was stopped when it was idle.
+// rests stops a node because it was idle.
 func (o *observation) rests(node string) {
 	delete(o.Servers, node)
 	o.has(node, "standard")

@@ -22,7 +22,7 @@ var states = []string{
 	"ALLOCATED CLOUD POWERED_DOWN", "DOWN CLOUD", "ALLOCATED DOWN", "IDLE CLOUD POWERED_DOWN DRAIN",
 }
 
-// drawn returns any answers of the sources, about nodes that are declared, that are not, and that are somebody else's.
+// drawn returns random answers of the sources about nodes that are declared, undeclared, or of another cluster.
 func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	c, o := example(), healthy()
 	c.Groups[0].Min = rapid.IntRange(0, 4).Draw(t, "min")
@@ -73,7 +73,7 @@ func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	return c, o
 }
 
-// chance is false one time in n.
+// chance is false once in n draws.
 func chance(t *rapid.T, n int) bool { return rapid.IntRange(1, n).Draw(t, "chance") != 1 }
 
 func TestFixesAreSafeWhateverTheSourcesSay(t *testing.T) {
@@ -125,7 +125,7 @@ func TestFixesAreSafeWhateverTheSourcesSay(t *testing.T) {
 	})
 }
 
-// mayGo checks that nobody uses a server.
+// mayGo checks that a server is not in use.
 func mayGo(t *rapid.T, c reconfigure.Cluster, seen observation, f Finding) {
 	i := slices.IndexFunc(seen.Servers[f.Node], func(s reconfigure.Server) bool { return s.ID == f.Server })
 	state := seen.States[f.Node]
@@ -141,7 +141,7 @@ func mayGo(t *rapid.T, c reconfigure.Cluster, seen observation, f Finding) {
 	}
 }
 
-// notDoubled checks that where an instance is made, all others of its name are removed.
+// notDoubled checks that where an instance is made, all other instances of its name are removed.
 func notDoubled(t *rapid.T, seen observation, node string, findings []Finding) {
 	for _, s := range seen.Servers[node] {
 		goes := slices.ContainsFunc(findings, func(f Finding) bool { return f.Server == s.ID && f.Fix == Delete })

@@ -27,7 +27,7 @@ func example() reconfigure.Cluster {
 	}
 }
 
-// observation is a snapshot that a test builds, and what requests are at work on.
+// observation is a snapshot that a test builds, and the nodes of current requests.
 type observation struct {
 	snapshot.Snapshot
 	busy Busy
@@ -52,7 +52,7 @@ func (o *observation) unreachable(source snapshot.Source) {
 	}
 }
 
-// healthy is that cluster without requests: ctl and n1 are there, the others powered down.
+// healthy is the example cluster without requests: ctl and n1 exist, the others are powered down.
 func healthy() observation {
 	o := observation{Snapshot: snapshot.Snapshot{
 		Time: now, Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{},
@@ -71,21 +71,21 @@ func healthy() observation {
 	return o
 }
 
-// has gives a node an instance of which Terraform and the cloud say the same.
+// has gives a node an instance about which Terraform and the cloud agree.
 func (o *observation) has(node, group string) {
 	o.Desired[node] = reconfigure.Spec{Group: group, ImageID: "image-v1", FlavorID: "f", NetworkID: "n"}
 	o.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Address: "192.0.2.1"}
 	o.serve(node, "id-"+node, time.Hour)
 }
 
-// serve adds an instance of some age to the cloud.
+// serve adds an instance of a certain age to the cloud.
 func (o *observation) serve(node, id string, age time.Duration) {
 	o.Servers[node] = append(o.Servers[node], reconfigure.Server{
 		ID: id, Status: reconfigure.ServerActive, Address: "192.0.2.1", ImageID: "image-v1", Created: now.Add(-age),
 	})
 }
 
-// port has the cloud have a port of some age that no server uses.
+// port adds an unused port of a certain age to the cloud.
 func (o *observation) port(node, id string, age time.Duration) {
 	if o.Ports == nil {
 		o.Ports = map[string][]reconfigure.Port{}

@@ -82,7 +82,7 @@ func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
 	}
 }
 
-// removals is a cloud that notes what is removed from it.
+// removals is a cloud that records removals.
 type removals []string
 
 func (r *removals) RemoveServer(_ context.Context, id, node string, _ time.Time) error {

@@ -184,8 +184,8 @@ func TestNoFixByTheWorkerCostsAJob(t *testing.T) {
 			switch {
 			case f.Kind == Unadopted && f.Fix == Resume && cluster.Nodes().Contains(f.Node): // the node stays as it is
 			case f.Kind == Silent && f.Fix == Resume && state.Down() && !state.Drained(): // slurmd is started
-			case f.Kind == Drained && f.Fix == Update && state.Ours() && !state.Usable(): // its jobs are waited for
-			case f.Kind == Aged && (f.Fix == Retire || f.Fix == Renew) && state.Usable(): // its jobs are waited for
+			case f.Kind == Drained && f.Fix == Update && state.Ours() && !state.Usable(): // waits for its jobs
+			case f.Kind == Aged && (f.Fix == Retire || f.Fix == Renew) && state.Usable(): // waits for its jobs
 			case !slices.Contains(found, f) || f.Fix == None || f.Fix == Enlarge:
 				t.Fatalf("this is no harmless fix: %+v", f)
 			case !cluster.Nodes().Contains(f.Node) || cluster.Persistent().Contains(f.Node):

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// The lock of Terraform's state makes the runs of two workers wait for one another. One worker must not run it twice at
-// a time.
+// The lock of Terraform's state makes runs of two workers wait for each other. One worker must not start two runs at
+// the same time.
 func TestTwoRunsOfTerraform(t *testing.T) {
 	for name, c := range map[string]struct {
 		second  func(*simulate.World, operation.Deps) operation.Deps

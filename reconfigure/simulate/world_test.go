@@ -22,7 +22,7 @@ func declared() reconfigure.Cluster {
 	}
 }
 
-// quick returns a world in which nothing takes long.
+// quick returns a world in which no action takes long.
 func quick() *simulate.World {
 	w := simulate.NewWorld(declared())
 	w.Takes(simulate.Building, 20*time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestALoginToTheCloudDelaysNobodyElse has several callers log in to a cloud that answers late.
+// TestALoginToTheCloudDelaysNobodyElse makes several callers log in to a cloud that answers late.
 func TestALoginToTheCloudDelaysNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logins atomic.Int32
@@ -46,7 +46,7 @@ func TestALoginToTheCloudDelaysNobodyElse(t *testing.T) {
 		}
 		synctest.Wait()
 		a.Scheduler(reconfigure.Instance{Address: "192.0.2.1"}) // needs no cloud
-		cancel()                                                // the others log in anew
+		cancel()                                                // the other callers log in again
 		synctest.Wait()
 		close(answer)
 		wait.Wait()

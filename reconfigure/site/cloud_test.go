@@ -25,7 +25,7 @@ func TestProviderIsFoundByItsName(t *testing.T) {
 	}
 }
 
-// TestWhatACloudDoesNotHaveIsOff takes kept ports and the interrupt from a declaration, for a cloud without them.
+// TestWhatACloudDoesNotHaveIsOff ignores kept ports and the interrupt in a declaration for a cloud that lacks them.
 func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 	declared := reconfigure.Cluster{
 		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Max: 1, KeepPorts: true}},
@@ -67,7 +67,7 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 	}
 }
 
-// TestExistingMachinesAreStopped adapts declarations to machines that exist.
+// TestExistingMachinesAreStopped adapts declarations to existing machines.
 func TestExistingMachinesAreStopped(t *testing.T) {
 	p := provider{Provider: reconfigure.Provider{
 		Name: "paper", Existing: true,

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// removing is a Provisioner that changes the map of nodes, and fails then or not.
+// removing is a Provisioner that changes the map of nodes, and then fails if it has an error.
 type removing struct {
 	operation.Provisioner
 	log     *journal.Journal

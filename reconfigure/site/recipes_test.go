@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-// TestRecipesAreTrue opens a site of each page in docs/guides/recipes: a whole group_vars/all.yml and, after the name
-// of its file, what else the kind of cloud needs.
+// TestRecipesAreTrue opens a site for each page in docs/guides/recipes. A page has a whole group_vars/all.yml and,
+// after their names, the other files that the kind of cloud needs.
 func TestRecipesAreTrue(t *testing.T) {
 	recipes, err := filepath.Glob(filepath.Join("..", "..", "docs", "guides", "recipes", "*.md"))
 	if err != nil || len(recipes) < 6 {
@@ -50,7 +50,7 @@ func blocks(body string) []string {
 	return regexp.MustCompile(`(?m)(?:^    .*\n?){2,}`).FindAllString(body, -1)
 }
 
-// named returns the name of the file that is said just before a block.
+// named returns the name of the file that the text mentions just before a block.
 func named(t *testing.T, body, block string) string {
 	t.Helper()
 	before, _, _ := strings.Cut(body, block)

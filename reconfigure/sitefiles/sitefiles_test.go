@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// folder makes a cluster directory with these site files. A name with ! at its end is that of an executable one.
+// folder makes a cluster directory with these site files. A file whose name ends with ! is executable.
 func folder(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ func ours(t *testing.T) string {
 	return "--name=reconfigure_4_1 --user=" + me.Username + " --reservation=reconfigure_4_1"
 }
 
-// canaryTools has a scontrol that knows one reservation while there is a file for it.
+// canaryTools has a scontrol that knows one reservation while a file for it exists.
 func canaryTools(t *testing.T) (s tools, reservation string) {
 	t.Helper()
 	s = newTools(t, map[string]string{"sbatch": "echo '41;cluster'", "squeue": "", "scancel": ""})
@@ -124,7 +124,7 @@ func TestATestThatCannotBeSubmittedIsAnError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "invalid partition") {
 		t.Errorf("error %v", err)
 	}
-	s.set("squeue", "exit 1") // it is unknown whether the job is there
+	s.set("squeue", "exit 1") // it is unknown whether the job exists
 	if err := os.Remove(filepath.Join(s.dir, "calls")); err != nil {
 		t.Fatal(err)
 	}

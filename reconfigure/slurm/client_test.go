@@ -30,7 +30,7 @@ func TestCommandsRunHereOrBehindTheRemoteCommand(t *testing.T) {
 	}
 }
 
-// TestArgumentsSurviveTheForcedCommand has a scontrol that writes down what it gets.
+// TestArgumentsSurviveTheForcedCommand uses a scontrol that records its arguments.
 func TestArgumentsSurviveTheForcedCommand(t *testing.T) {
 	s := newTools(t, map[string]string{"scontrol": `printf '%s\n' "$@" > "$0.args"`})
 	nasty := "$HOME `id` \\ * ; & | > < # ~ (a) {b} !c é"
@@ -44,15 +44,15 @@ func TestArgumentsSurviveTheForcedCommand(t *testing.T) {
 	}
 }
 
-// slurmctld plays Slurm's part: it answers as 22.05 does, where it is not told otherwise.
+// slurmctld plays Slurm's part. By default, it answers like Slurm 22.05.
 type slurmctld struct {
 	t     *testing.T
 	down  bool
 	knows nodeset.NodeSet
 	calls [][]string
-	done  []string // what was updated, in order
-	jobs  string   // what squeue lists of them
-	nodes string   // what scontrol lists, as JSON
+	done  []string // the updates, in order
+	jobs  string   // squeue's list of them
+	nodes string   // scontrol's list, as JSON
 }
 
 func (s *slurmctld) client() *Client { return New(Config{Run: s.run}) }

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// TestTheKeyForSlurmRunsNothingElse has the holder of the key try what Slurm's tools and a shell could do.
+// TestTheKeyForSlurmRunsNothingElse tries with the key what Slurm's tools and a shell could do.
 func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 	const down = "scontrol update NodeName=c1 State=DOWN Reason='reconfigure: x'"
 	s := newTools(t, map[string]string{"scontrol": "", "sinfo": "", "squeue": "", "sacctmgr": "", "id": ""})
@@ -146,7 +146,7 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 	}
 }
 
-// callBack calls CallBack with scripts of the control node that print what hand_over.sh does.
+// callBack calls CallBack with scripts of the control node that print the output of hand_over.sh.
 func callBack(t *testing.T, s tools) error {
 	text, err := os.ReadFile("../../slurmscripts/slurm_commands.py")
 	if err != nil {
@@ -178,7 +178,7 @@ func callBack(t *testing.T, s tools) error {
 	return nil
 }
 
-// TestTheKeyForSlurmRunsWhatTheClientSends calls each method of the client, with the longest of everything.
+// TestTheKeyForSlurmRunsWhatTheClientSends calls each method of the client, with the longest arguments.
 func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	s := later(t)
 	listing := filepath.Join(s.dir, "jobs")
@@ -192,7 +192,7 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	s.set("scancel", "")
 	c := s.client(false)
 	many := []string{"c1", "c3", "recall", "all1"}
-	for i := range 8000 { // no two are neighbours
+	for i := range 8000 { // no two are adjacent
 		many = append(many, fmt.Sprintf("a-long-name%05d", 2*i))
 	}
 	nodes, long := nodeset.Of(many...), strings.Repeat("é — it's \"all\" ", 200)

@@ -23,13 +23,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 )
 
-// host is an SSH server on which Slurm's tools are.
+// host is an SSH server with Slurm's tools.
 type host struct {
 	tools
 	port     string
 	key      string // file of the user's private key
 	server   *ssh.ServerConfig
-	sessions int // that one connection may have at once
+	sessions int // maximum number of connections
 
 	lock   sync.Mutex
 	conns  map[net.Conn]bool
@@ -175,7 +175,7 @@ func (h *host) wantLogins(want int32) {
 
 func TestOneLoginServesAllCalls(t *testing.T) {
 	h := newHost(t, release2205(t))
-	h.set("squeue", "sleep 0.05") // so that calls meet
+	h.set("squeue", "sleep 0.05") // so that calls overlap
 	c := h.client(true, h.ssh()...)
 	var wait sync.WaitGroup
 	for range 30 {
@@ -208,7 +208,7 @@ func TestABrokenConnectionFailsNoCall(t *testing.T) {
 		t.Errorf("%d logins", n)
 	}
 
-	// It breaks while a call is under way.
+	// The connection breaks during a call.
 	begun := filepath.Join(h.dir, "begun")
 	h.set("squeue", "[ -e "+begun+" ] || { touch "+begun+"; sleep 60; }")
 	var wait sync.WaitGroup
@@ -252,7 +252,7 @@ func TestACallThatIsRefusedIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestCloseLeavesNothing also has the client's process die without Close: its input is closed then.
+// TestCloseLeavesNothing also ends the client's process without Close: its input is then closed.
 func TestCloseLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	h := newHost(t, later(t))
@@ -288,7 +288,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	check(t, dir.Remove())
 }
 
-// TestCloseWaitsForCalls has a call under way end over the connection, once.
+// TestCloseWaitsForCalls makes a running call end over the connection, once.
 func TestCloseWaitsForCalls(t *testing.T) {
 	h := newHost(t, later(t))
 	c := h.client(true, h.ssh()...)

@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// FuzzParseResumeFile reads any text: the jobs have positive ids and valid nodes, not too many, and are the same when
-// they are written and read again.
+// FuzzParseResumeFile parses any text: the jobs have positive ids, valid nodes and a limited number, and are the same
+// after they are written and read again.
 func FuzzParseResumeFile(f *testing.F) {
 	for _, seed := range []string{
 		resumeFile2205, resumeFileLater, "", "[]", "null",
@@ -61,9 +61,9 @@ func FuzzParseResumeFile(f *testing.F) {
 	})
 }
 
-// FuzzListing reads any answer of the control node, and its first cut bytes: an answer that is not complete is an
-// error, and the states have names that Slurm allows and are the same when they are written, as a later release would,
-// and read again.
+// FuzzListing parses any answer of the control node, and its first cut bytes. An incomplete answer is an error. The
+// states have names that Slurm allows, and are the same after they are written in the form of a later release and read
+// again.
 func FuzzListing(f *testing.F) {
 	for file, by := range map[string]lister{
 		"sinfo-22.05.json": bySinfo, "sinfo-22.05-unreachable.json": bySinfo, "scontrol-25.11.json": byScontrol,
@@ -120,8 +120,8 @@ func FuzzListing(f *testing.F) {
 	})
 }
 
-// FuzzSettings reads any text as that of `scontrol show config`: no setting of any line is lost, and the settings are
-// the same when they are written and read again.
+// FuzzSettings parses any text as the output of `scontrol show config`: no setting is lost, and the settings are the
+// same after they are written and read again.
 func FuzzSettings(f *testing.F) {
 	f.Add([]byte(config))
 	f.Add([]byte(strings.Repeat("x", 1<<17) + " = long\nSLURM_VERSION = 22.05.8"))
@@ -144,7 +144,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// answer is what slurm_commands.py prints for a list of nodes and those of suspended jobs.
+// answer is the output of slurm_commands.py for a list of nodes and the list of suspended jobs' nodes.
 func answer(by lister, nodes []byte, suspended string) []byte {
 	return fmt.Appendf(nil, "\n-- %s\n%s\n-- squeue\n%s\n-- completed\n", by, nodes, suspended)
 }

@@ -81,7 +81,7 @@ func TestJobsThatEndedAndJobsThatSlurmKnows(t *testing.T) {
 		t.Errorf("%+v", jobs)
 	}
 	second := endedLine(6, "bob", "x", "NODE_FAIL", "n4")
-	write(t, file, first+second+"JobId=7 User") // slurmctld is writing
+	write(t, file, first+second+"JobId=7 User") // while slurmctld writes it
 	write(t, filepath.Join(s.dir, "queue"), "")
 	more, err := c.Jobs(t.Context(), jobs.Position)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestALongListIsReadInParts(t *testing.T) {
 	}
 }
 
-// A user names a job, and must not be able to write the record of another one.
+// A user chooses a job's name, and must not be able to forge the record of another job with it.
 func TestAUserCannotForgeAJob(t *testing.T) {
 	forged := strings.TrimSuffix(endedLine(9, "root", "y", "COMPLETED", "n9"), "\n")
 	before, after := endedLine(1, "anna", "x", "COMPLETED", "n1"), strings.Repeat("#", 20000)+"\n"

@@ -72,7 +72,7 @@ func TestJobsOfNodesThatComeUpAreLaunched(t *testing.T) {
 	if calls := s.calls(); !slices.Contains(calls, "up.sh p1") {
 		t.Errorf("calls of the third time: %q", calls)
 	}
-	// With launch: slurm nobody waits for it.
+	// With launch: slurm, there is no wait for it.
 	c.config.LaunchAtOnce = false
 	c.arrivals.of(map[string]reconfigure.NodeState{"p1": {}})
 	states()

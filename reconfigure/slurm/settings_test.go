@@ -23,7 +23,7 @@ TreeWidth               = of something else
 Slurmctld(primary) at eiffel-control is UP
 `
 
-// The key for Slurm may ask for them, and for no other part of what scontrol shows.
+// The key for Slurm may read them, but no other part of scontrol's output.
 func TestSettingsAreAskedFor(t *testing.T) {
 	script := "[ \"$*\" = 'show config' ] || exit 1\ncat <<'END'\n" + config + "END\n"
 	settings, err := newTools(t, map[string]string{"scontrol": script}).client(false).Settings(t.Context())

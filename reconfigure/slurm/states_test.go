@@ -80,7 +80,7 @@ func TestStatesOf2411(t *testing.T) {
 	}
 }
 
-// An empty list that is taken for the truth would say that no node has a job.
+// If an empty list were accepted, no node would seem to have a job.
 func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		tool, script string
@@ -108,7 +108,7 @@ func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
 	}
 }
 
-// TestTheToolThatListsNodesIsFoundOnce also has Slurm be another release one day.
+// TestTheToolThatListsNodesIsFoundOnce also changes Slurm's release once.
 func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
 	s := release2205(t)
 	c := s.client(false)
@@ -128,7 +128,7 @@ func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
 	}
 	s.calls()
 	s.set("sinfo", print(t, "sinfo-22.05.json"))
-	look(string(bySinfo)) // that slurmctld was away for a moment says nothing of the tools
+	look(string(bySinfo)) // that slurmctld did not answer for a moment says nothing about the tools
 	s.set("scontrol", print(t, "scontrol-25.11.json"))
 	s.set("sinfo", `echo '{"sinfo": []}'`)
 	if _, err := c.States(t.Context(), nodeset.NodeSet{}); !errors.Is(err, ErrUnreachable) {
@@ -139,7 +139,7 @@ func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
 	look(string(byScontrol))
 }
 
-// asks demands the calls of a look at some nodes.
+// asks checks the calls of a query about some nodes.
 func (s tools) asks(c *Client, nodes nodeset.NodeSet, want ...string) map[string]reconfigure.NodeState {
 	s.t.Helper()
 	got, err := c.States(s.t.Context(), nodes)
@@ -170,7 +170,7 @@ func TestFewNodesAreAskedForByName(t *testing.T) {
 	s.asks(c, nodeset.Of("p1"), string(bySinfo), suspended)
 }
 
-// TestAReleaseThatTakesNoNamesListsAll has scontrol print its usual text where nodes are named.
+// TestAReleaseThatTakesNoNamesListsAll uses a scontrol that prints its usage text if nodes are named.
 func TestAReleaseThatTakesNoNamesListsAll(t *testing.T) {
 	const all, suspended = string(byScontrol), bySuspended
 	s := later(t)
@@ -183,7 +183,7 @@ func TestAReleaseThatTakesNoNamesListsAll(t *testing.T) {
 	s.asks(c, nodeset.Of("p1"), all, suspended)
 }
 
-// TestASilentSlurmIsNoReasonToListAllForEver has slurmctld away when nodes are asked for by name.
+// TestASilentSlurmIsNoReasonToListAllForEver stops slurmctld while nodes are queried by name.
 func TestASilentSlurmIsNoReasonToListAllForEver(t *testing.T) {
 	s := later(t)
 	c := s.client(false)

@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// tools is a folder of shell scripts that stand in for Slurm's tools. Each writes down its arguments.
+// tools is a folder of shell scripts that stand in for Slurm's tools. Each records its arguments.
 type tools struct {
 	t   *testing.T
 	dir string
@@ -33,7 +33,7 @@ func (s tools) set(name, script string) {
 	}
 }
 
-// calls is the tools that were called since the last time, with their arguments.
+// calls returns the tools called since the last time, with their arguments.
 func (s tools) calls() []string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "calls")
@@ -58,7 +58,7 @@ func (s tools) run(ctx context.Context, cmd process.Cmd) error {
 	return process.Run(ctx, cmd)
 }
 
-// print is a script that prints a file of recorded output.
+// print returns a script that prints a file of recorded output.
 func print(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))
@@ -78,7 +78,7 @@ func forced(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../slurmscripts/slurm_commands.py")
 	if err == nil {
-		_, err = os.Stat(path) // results of tests are kept until this file is another one
+		_, err = os.Stat(path) // cached test results depend on the content of this file
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func forced(t *testing.T) string {
 	return "exec '" + path + `' "$1"`
 }
 
-// client talks to the tools: here, or by SSH over one connection.
+// client uses the tools: on this host, or by SSH over one connection.
 func (s tools) client(keep bool, ssh ...string) *Client {
 	if len(ssh) == 0 {
 		ssh = []string{"/bin/sh", "-c", `set -- "$*"; ` + forced(s.t), "sh"}

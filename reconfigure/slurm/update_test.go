@@ -40,7 +40,7 @@ func TestAllNodesAreToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestAReasonThatADrainLeavesIsRemoved has a slurmctld that keeps reasons, also that of a node which is DOWN.
+// TestAReasonThatADrainLeavesIsRemoved uses a slurmctld that keeps reasons, also the reason of a DOWN node.
 func TestAReasonThatADrainLeavesIsRemoved(t *testing.T) {
 	s := &slurmctld{t: t, knows: nodeset.Of("c1", "c2", "c3"), nodes: `{"nodes": [
 		{"name": "c1", "state": ["IDLE"], "reason": "reconfigure: update"},
@@ -114,7 +114,7 @@ func TestUpdateOfASlurmThatIsDownIsUnreachableAndNotRepeated(t *testing.T) {
 func TestLongHostlistsAreSplit(t *testing.T) {
 	var names []string
 	for i := range 8000 {
-		names = append(names, fmt.Sprintf("compute-%06d", i*7)) // no two are neighbours
+		names = append(names, fmt.Sprintf("compute-%06d", i*7)) // no two are adjacent
 	}
 	s := &slurmctld{t: t, knows: nodeset.Of(names...)}
 	if err := s.client().PowerDown(t.Context(), s.knows); err != nil {

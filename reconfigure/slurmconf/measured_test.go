@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// threads is what slurmd 22.05 prints on a node with four cores of two threads.
+// threads is the output of slurmd 22.05 on a node with four cores of two threads.
 const threads = "NodeName=node01 CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=8000"
 
 func TestCompare(t *testing.T) {

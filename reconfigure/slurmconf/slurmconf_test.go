@@ -30,11 +30,11 @@ PartitionName=gpu Nodes=gpu[1-2]
 
 const runningGres = "NodeName=gpu[1-2] Name=gpu Type=a100 Count=4\nNodeName=gpu[1-2] Name=lic Count=2\n"
 
-// TestDangers edits the configuration of a cluster. What a restarted slurmctld makes of such edits is tried with a real
-// one in TestARestartEndsOnlyTheJobsThatAreNamed.
+// TestDangers edits the configuration of a cluster. TestARestartEndsOnlyTheJobsThatAreNamed tries such edits with a
+// real slurmctld.
 func TestDangers(t *testing.T) {
 	for name, test := range map[string]struct {
-		edits []string // in pairs: a part of slurm.conf or gres.conf, and what comes in its place
+		edits []string // in pairs: a part of slurm.conf or gres.conf, and its replacement
 		want  []string
 	}{
 		"nothing": {nil, nil},

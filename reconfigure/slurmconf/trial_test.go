@@ -26,10 +26,10 @@ import (
 
 var update = flag.Bool("update", false, "write the results of the trials to the table in the documents")
 
-// table is the page that has the results.
+// table is the page with the results.
 const table = "../../docs/how-it-works/settings.md"
 
-// release is one of Slurm's.
+// release is a release of Slurm.
 type release struct {
 	name    string
 	column  int // in the table
@@ -50,12 +50,12 @@ const (
 	notTried = "not tried"
 )
 
-// change is a change that is tried, and then undone. A value is empty where the setting is missing.
+// change is a change that is tried and then undone. A value is empty if the setting is missing.
 type change struct{ name, from, to string }
 
-// TestHarmlessSettings makes all changes that package slurmconf takes for harmless, while a job with a step runs, and
-// others wait. slurmctld and slurmd are restarted, as the playbooks do it. The jobs must outlive this: the one that runs
-// begins another step, and ends well. The results must be those in the table of the documents.
+// TestHarmlessSettings makes all changes that package slurmconf regards as harmless while a job with a step runs and
+// others wait, and restarts slurmctld and slurmd as the playbooks do. The jobs must survive: the running job starts
+// another step and succeeds. The results must be those in the table of the documents.
 func TestHarmlessSettings(t *testing.T) {
 	paths := needs.Systemd(t, "../..")
 	for _, release := range releases {
@@ -122,7 +122,7 @@ func (c change) cell() string {
 	return shown(c.from) + " ↔ " + shown(c.to)
 }
 
-// find tries changes together, and each half of them where jobs end.
+// find tries changes together, and, if jobs end, each half of them.
 func (r *rig) find(all []change, results map[string]string) {
 	r.Helper()
 	unknown := r.unknown(all)
@@ -222,7 +222,7 @@ func (r *rig) until(what string, holds func() bool) {
 	}
 }
 
-// patience is long, since the computer may be busy.
+// patience is long, since a computer may be busy.
 const patience = 3 * time.Minute
 
 func (r *rig) within(what string, holds func() bool) bool {
@@ -365,14 +365,14 @@ func (r *rig) write(text string) {
 	}
 }
 
-// clear removes all that Slurm remembers.
+// clear removes all state of Slurm.
 func (r *rig) clear() {
 	r.Helper()
 	r.on("sh", "-c", "pkill -9 slurmstepd; rm -rf /var/lib/slurm /var/log/slurm/*; install -d -o slurm /var/lib/slurm "+
 		"/var/lib/slurm/slurmctld; install -d /var/lib/slurm/slurmd")
 }
 
-// stop ends slurmctld and slurmd, and leaves the steps.
+// stop ends slurmctld and slurmd, but not the steps.
 func (r *rig) stop() {
 	r.Helper()
 	_ = r.command("pkill", "-x", "slurmctld|slurmd").Run()
@@ -405,7 +405,7 @@ func (r *rig) log() string {
 	return r.on("sh", "-c", "tail -n 15 /var/log/slurm/ctld /var/log/slurm/d")
 }
 
-// changes returns the changes that are tried: one of each rule.
+// changes returns the changes to try: one for each rule.
 func changes(t testing.TB) []change {
 	t.Helper()
 	values := map[string][2]string{}
@@ -453,7 +453,7 @@ func split(all []change) (together, alone []change) {
 	return together, alone
 }
 
-// words returns a list with all of the words. Those with a number get one.
+// words returns a list with all of the words. Words that need a number get one.
 func words(all []string) string {
 	var list []string
 	for _, word := range all {

@@ -110,14 +110,14 @@ UnkillableStepTimeout         60                    120
 X11Parameters                 -                     home_xauthority
 `
 
-// apart has changes that cannot be made together with those of tried.
+// apart has changes that cannot be made together with those in tried.
 const apart = `
 DefMemPerNode                 -                     10
 MaxMemPerNode                 -                     500
 PropagateResourceLimitsExcept -                     NOFILE
 `
 
-// numbers has the words of lists that need a number, with one.
+// numbers has the words in lists that need a number, each with a number.
 var numbers = map[string]string{
 	"batch_sched_delay": "4", "bb_array_stage_cnt": "11", "bf_hetjob_prio": "min", "bf_interval": "31",
 	"bf_job_part_count_reserve": "1", "bf_max_job_array_resv": "21", "bf_max_job_assoc": "10",

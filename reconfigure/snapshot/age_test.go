@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// TestTheAgeOfInstances has n1 rebuilt an hour ago, and n2 removed and made again.
+// TestTheAgeOfInstances uses n1, which was rebuilt an hour ago, and n2, which was removed and made again.
 func TestTheAgeOfInstances(t *testing.T) {
 	now := time.Now()
 	ago := func(hours int) time.Time { return now.Add(-time.Duration(hours) * time.Hour) }

@@ -19,7 +19,7 @@ func TestAGroupHasWhatItDeclaresAndWhatIsLeft(t *testing.T) {
 	told := map[string]reconfigure.Spec{
 		"ctl": {Group: reconfigure.ControlGroup}, "oldctl": {Group: reconfigure.ControlGroup},
 		"a1": {Group: "a"}, "a7": {Group: "a"}, "b9": {Group: "b"}, "gone4": {Group: "gone"},
-		"b1": {Group: "a"}, // which was another group's once
+		"b1": {Group: "a"}, // which was once in another group
 	}
 	for groups, want := range map[string]string{
 		"":        "a[1-3,7],b[1-2,9],gone4",

@@ -6,7 +6,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A server of a node's name is only taken for its instance if Terraform's state has no other one.
+// A server with a node's name counts as its instance only if Terraform's state has no other one.
 func TestWhichServerIsANodesOwn(t *testing.T) {
 	a, b := reconfigure.Server{ID: "a"}, reconfigure.Server{ID: "b"}
 	for name, tc := range map[string]struct {

@@ -52,7 +52,7 @@ func TestDriftOfANode(t *testing.T) {
 		spec        reconfigure.Spec
 		instances   []reconfigure.Instance
 		servers     []reconfigure.Server
-		address     string // that Slurm has
+		address     string // Slurm's nodes
 		unreachable bool   // no source answers
 		want        []Drift
 	}{
@@ -133,7 +133,7 @@ func TestDriftOfANode(t *testing.T) {
 	}
 }
 
-// A stopped instance of a cloud node is no drift where we have stopped it, unless Slurm uses the node.
+// A stopped instance of a cloud node is no drift if this tool has stopped it, unless Slurm uses the node.
 func TestRestIsNoDrift(t *testing.T) {
 	for name, tc := range map[string]struct {
 		power  reconfigure.Power
@@ -231,7 +231,7 @@ func TestUndeclaredNodes(t *testing.T) {
 	}
 }
 
-// observer is one whose sources answer.
+// observer returns an Observer whose sources answer.
 func observer() Observer {
 	return Observer{
 		Cluster: cluster,
@@ -275,7 +275,7 @@ func TestEachSourceIsAskedForTheNodesOfTheScope(t *testing.T) {
 	}
 }
 
-// TestWhatTheListLacksIsAskedForByID has instances of which the cloud's list lacks some.
+// TestWhatTheListLacksIsAskedForByID has instances of which the cloud's list omits some.
 func TestWhatTheListLacksIsAskedForByID(t *testing.T) {
 	listed := reconfigure.Server{ID: "2", Node: "node01", Status: "ACTIVE"}
 	hidden := reconfigure.Server{ID: "3", Node: "node02", Status: "ACTIVE"}
@@ -319,7 +319,7 @@ func TestWhatTheListLacksIsAskedForByID(t *testing.T) {
 }
 
 // TestAChangeThatTerraformHasNotWrittenIsSeenInTheCloud has instances whose entry in the map differs from Terraform's
-// state. The cloud is asked only for those in the scope.
+// state. Only those in the scope are requested from the cloud.
 func TestAChangeThatTerraformHasNotWrittenIsSeenInTheCloud(t *testing.T) {
 	spec := func(image string) reconfigure.Spec {
 		return reconfigure.Spec{Group: "standard", ImageID: image, FlavorID: "f", NetworkID: "n"}

@@ -70,7 +70,7 @@ func TestKeysAreRevokedByOneWriterAtATime(t *testing.T) {
 		t.Errorf("%v, %q", err, got)
 	}
 
-	lock := flock.New(filepath.Dir(file), flock.SetFlag(os.O_RDONLY)) // as authorize_key has it
+	lock := flock.New(filepath.Dir(file), flock.SetFlag(os.O_RDONLY)) // in the form of authorize_key
 	if err := lock.Lock(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// block is what cloud-init prints.
+// block is cloud-init's output.
 func block(keys ...ssh.PublicKey) string {
 	lines := []string{blockBegin}
 	for _, key := range keys {

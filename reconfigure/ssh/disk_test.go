@@ -13,8 +13,8 @@ func (m *machine) disk(id, image string) reconfigure.Instance {
 	return reconfigure.Instance{Node: "node01", ID: id, Address: m.address, Made: reconfigure.Spec{ImageID: image}}
 }
 
-// TestALearnedKeyIsOfOneDisk has a key learned of an instance, and then a machine at the same address that is not known
-// to have a new disk: a worker has died, and the next one does not know how far it came.
+// TestALearnedKeyIsOfOneDisk learns the key of an instance, and then meets a machine at the same address whose disk may
+// be new: a worker has died, and the next one does not know how far it came.
 func TestALearnedKeyIsOfOneDisk(t *testing.T) {
 	old, renewed := newKey(t, "ed25519"), newKey(t, "ed25519")
 	const empty = "login: " // a reboot has cleared it
@@ -61,7 +61,7 @@ func TestALearnedKeyIsOfOneDisk(t *testing.T) {
 	}
 }
 
-// TestAKeyOfAnUnknownDiskCounts has a key that was kept before keys were kept with their disks.
+// TestAKeyOfAnUnknownDiskCounts has a key that was stored before keys were stored with their disks.
 func TestAKeyOfAnUnknownDiskCounts(t *testing.T) {
 	key := newKey(t, "ed25519")
 	m := boot(t, key)
@@ -75,7 +75,7 @@ func TestAKeyOfAnUnknownDiskCounts(t *testing.T) {
 	if reads.Load() > 0 {
 		t.Error("the console was read")
 	}
-	m.is = m.disk("b", "v1") // by now the key is kept with its disk
+	m.is = m.disk("b", "v1") // by now the key is stored with its disk
 	if known, err := w.Known(t.Context(), m.is); err != nil || known {
 		t.Errorf("known of another instance: %t, %v", known, err)
 	}

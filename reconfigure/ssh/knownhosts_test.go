@@ -66,7 +66,7 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// learnt has an address answer with these keys alone, or with none that is known, as after a Waiter.
+// learnt makes an address answer with only these keys, or with no known key, as after a Waiter.
 func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) {
 	t.Helper()
 	w := NewWaiter(Config{Known: k})
@@ -75,7 +75,7 @@ func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) 
 	noError(t, err)
 }
 
-// forgotten has nothing be known of an address, as when a Waiter begins to wait for a fresh instance.
+// forgotten removes all keys of an address, as when a Waiter begins to wait for a fresh instance.
 func (k KnownHosts) forgotten(t *testing.T, address string) {
 	t.Helper()
 	w := NewWaiter(Config{Known: k})
@@ -91,7 +91,7 @@ func public(signers ...ssh.Signer) []ssh.PublicKey {
 	return keys
 }
 
-// expectKeys compares by fingerprint: what a Waiter expects, and what the file has.
+// expectKeys compares fingerprints of the keys that a Waiter expects and of those in the file.
 func expectKeys(t *testing.T, k KnownHosts, address string, want ...ssh.PublicKey) {
 	t.Helper()
 	got, err := NewWaiter(Config{Known: k}).kept(t.Context(), reconfigure.Instance{Address: address})
@@ -164,7 +164,7 @@ func TestHostsShareWhatOneHasLearnt(t *testing.T) {
 	expectKeys(t, one, "192.0.2.1")
 }
 
-// TestAFileFromBeforeThereWasAKeeperIsAdopted also has a second host with an old copy of it.
+// TestAFileFromBeforeThereWasAKeeperIsAdopted also uses a second host with an old copy of the file.
 func TestAFileFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
 	one := knownHosts(t)
 	other := KnownHosts{filepath.Join(t.TempDir(), "known_hosts"), one.Keeper}
@@ -203,10 +203,10 @@ func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// counting counts what a Keeper is asked for.
+// counting counts the calls of a Keeper.
 type counting struct {
 	Keeper
-	pause               time.Duration // that each takes
+	pause               time.Duration // the duration of each call
 	reads, writes, keys atomic.Int32
 }
 
@@ -223,7 +223,7 @@ func (c *counting) KeepHostKeys(ctx context.Context, keys map[string][]string) e
 	return c.Keeper.KeepHostKeys(ctx, keys)
 }
 
-// ssh -G prints the configuration that OpenSSH makes of the words.
+// ssh -G prints the configuration that OpenSSH reads from the words.
 func TestOpenSSHTrustsOurFileOnly(t *testing.T) {
 	k := KnownHosts{Path: "/srv/a b/100% \"known\"/known_hosts"}
 	key := filepath.Join(t.TempDir(), "key")
@@ -246,7 +246,7 @@ func TestOpenSSHTrustsOurFileOnly(t *testing.T) {
 	}
 }
 
-// failing is a Keeper that fails at each thing that it is asked for, once.
+// failing is a Keeper whose methods each fail once.
 type failing struct {
 	Keeper
 	read, kept atomic.Bool

@@ -24,7 +24,7 @@ type machine struct {
 	lock    sync.Mutex
 	keys    []ssh.Signer
 	logins  atomic.Int32
-	patient int32 // how many connections it takes; zero for any number
+	patient int32 // the number of connections that it accepts; zero: unlimited
 	met     atomic.Int32
 	is      reconfigure.Instance // zero: that of instance
 }
@@ -72,7 +72,7 @@ func (m *machine) rebuild(keys ...ssh.Signer) {
 	m.keys = keys
 }
 
-// closed is an address at which nobody answers.
+// closed is an address without a listener.
 func closed(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +83,7 @@ func closed(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// newWaiter has a console that shows, each time that it is read, the next of the given texts, and then the last one.
+// newWaiter returns a Waiter whose console shows the next of the texts at each read, and the last text from then on.
 func newWaiter(t *testing.T, policy reconfigure.HostKeyPolicy, logs ...string) (*Waiter, *atomic.Int32) {
 	t.Helper()
 	reads := &atomic.Int32{}
@@ -97,7 +97,7 @@ func newWaiter(t *testing.T, policy reconfigure.HostKeyPolicy, logs ...string) (
 }
 
 const (
-	long  = time.Minute // never reached when all is well
+	long  = time.Minute // never reached in a passing test
 	short = 150 * time.Millisecond
 )
 
@@ -108,7 +108,7 @@ func (m *machine) instance() reconfigure.Instance {
 	return reconfigure.Instance{Node: "node01", ID: "id-1", Address: m.address}
 }
 
-// waitFor waits for so long at most.
+// waitFor waits for at most this time.
 func (w *Waiter) waitFor(t *testing.T, limit time.Duration, m *machine, fresh bool) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -121,8 +121,8 @@ func (w *Waiter) mustAnswer(t *testing.T, m *machine, fresh bool) {
 	noError(t, w.waitFor(t, long, m, fresh))
 }
 
-// refuses returns the error of a wait that never has an answer; it must have part. Each wait is longer than the one
-// before, since a busy machine may reach that point late.
+// refuses returns the error of a wait that gets no answer; the error must contain part. Each wait is longer than the
+// one before, since a busy machine may reach that point late.
 func (w *Waiter) refuses(t *testing.T, m *machine, fresh bool, part string) error {
 	t.Helper()
 	for limit := short; ; limit *= 2 {
@@ -145,7 +145,7 @@ func TestFreshInstanceIsKnownByItsConsole(t *testing.T) {
 	keys := []ssh.Signer{newKey(t, "rsa"), newKey(t, "ecdsa"), newKey(t, "ed25519")}
 	m := boot(t, keys...)
 	w, _ := newWaiter(t, reconfigure.HostKeysConsole, "", "booting", block(public(keys...)...))
-	w.config.Known.learnt(t, m.address, newKey(t, "ed25519").PublicKey()) // of the instance that had the address before
+	w.config.Known.learnt(t, m.address, newKey(t, "ed25519").PublicKey()) // of the previous instance at the address
 	w.mustAnswer(t, m, true)
 	expectKeys(t, w.config.Known, m.address, public(keys...)...)
 	if n := m.logins.Load(); n != 0 {
@@ -153,7 +153,7 @@ func TestFreshInstanceIsKnownByItsConsole(t *testing.T) {
 	}
 }
 
-// A server has a key of each type; the one that it would offer first need not be the one that is known.
+// A server has a key of each type; the known key need not be the type that it would offer first.
 func TestKnownKeyOfAnyTypeIsAskedFor(t *testing.T) {
 	keys := []ssh.Signer{newKey(t, "ed25519"), newKey(t, "ecdsa"), newKey(t, "rsa")}
 	m := boot(t, keys...)
@@ -179,7 +179,7 @@ func TestRebuiltInstanceWhoseConsoleStillShowsTheOldKeys(t *testing.T) {
 }
 
 func TestAnotherKeyThanTheConsoleShowsIsRefused(t *testing.T) {
-	for _, kind := range []string{"ed25519", "ecdsa"} { // of the same type, and of another
+	for _, kind := range []string{"ed25519", "ecdsa"} { // a key of the same type, and one of another
 		t.Run(kind, func(t *testing.T) {
 			m := boot(t, newKey(t, "ed25519"))
 			w, _ := newWaiter(t, reconfigure.HostKeysConsole, block(newKey(t, kind).PublicKey()))
@@ -206,7 +206,7 @@ func TestConsoleThatCannotBeReadSaysWhy(t *testing.T) {
 	w.refuses(t, m, true, "403: policy")
 }
 
-// TestWhetherAMachineHasComeUpIsOnItsConsole has machines that do not answer by SSH.
+// TestWhetherAMachineHasComeUpIsOnItsConsole uses machines that do not answer by SSH.
 func TestWhetherAMachineHasComeUpIsOnItsConsole(t *testing.T) {
 	keys := block(newKey(t, "ed25519").PublicKey())
 	for name, test := range map[string]struct {
@@ -229,7 +229,7 @@ func TestWhetherAMachineHasComeUpIsOnItsConsole(t *testing.T) {
 	}
 }
 
-// TestTheConsoleOfAMachineThatBootsIsReadSeldom counts what the cloud is asked for.
+// TestTheConsoleOfAMachineThatBootsIsReadSeldom counts the calls to the cloud.
 func TestTheConsoleOfAMachineThatBootsIsReadSeldom(t *testing.T) {
 	w, reads := newWaiter(t, reconfigure.HostKeysConsole, "[ 0.0] BIOS")
 	w.pace.console = 10 * time.Millisecond
@@ -241,8 +241,8 @@ func TestTheConsoleOfAMachineThatBootsIsReadSeldom(t *testing.T) {
 	}
 }
 
-// TestAMachineThatHasAnsweredIsNotAskedAgainAtOnce has a machine whose sshd refuses, as that of OpenSSH 9.8 and later,
-// an address that connects often and never logs in.
+// TestAMachineThatHasAnsweredIsNotAskedAgainAtOnce uses a machine whose sshd rejects an address that often connects
+// without a login, as OpenSSH 9.8 and later do.
 func TestAMachineThatHasAnsweredIsNotAskedAgainAtOnce(t *testing.T) {
 	offered, other := newKey(t, "ecdsa"), newKey(t, "ed25519")
 	late := slices.Repeat([]string{"booting"}, 30)
@@ -268,7 +268,7 @@ func TestAMachineThatHasAnsweredIsNotAskedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// TestAMachineThatHasAnsweredIsAskedAgain has another machine answer first at the address.
+// TestAMachineThatHasAnsweredIsAskedAgain lets another machine answer first at the address.
 func TestAMachineThatHasAnsweredIsAskedAgain(t *testing.T) {
 	before, after := newKey(t, "ed25519"), newKey(t, "ed25519")
 	m := boot(t, before)
@@ -313,8 +313,8 @@ func TestInstanceThatIsNotFreshKeepsItsKey(t *testing.T) {
 	}
 }
 
-// TestThoseThatAnswerDoNotWaitForTheOthers has as many machines that take connections and say nothing as may be tried
-// at once, less one, and some that do not listen.
+// TestThoseThatAnswerDoNotWaitForTheOthers uses machines that accept connections but stay silent, one fewer than may be
+// tried at once, and some that do not listen.
 func TestThoseThatAnswerDoNotWaitForTheOthers(t *testing.T) {
 	w, _ := newWaiter(t, reconfigure.HostKeysAcceptNew, "")
 	w.attempts = make(chan struct{}, 8)
@@ -345,8 +345,8 @@ func TestThoseThatAnswerDoNotWaitForTheOthers(t *testing.T) {
 	wait.Wait()
 }
 
-// TestManyWaitTogether costs what the instances do: each key is written once, many together, and the keys are read and
-// the file is written a number of times that does not depend on how many there are.
+// TestManyWaitTogether checks the costs of a wait for many instances: each key is written once, many keys together, and
+// the number of reads of the keys and writes of the file does not depend on the number of instances.
 func TestManyWaitTogether(t *testing.T) {
 	key := newKey(t, "ed25519")
 	var machines []*machine
@@ -423,7 +423,7 @@ func TestThePaceGrowsWithTheWait(t *testing.T) {
 	}
 }
 
-// TestCallersThatComeMeanwhileAreServedTogether also has one of them leave.
+// TestCallersThatComeMeanwhileAreServedTogether also makes one of them leave.
 func TestCallersThatComeMeanwhileAreServedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs [][]int

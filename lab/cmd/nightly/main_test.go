@@ -20,7 +20,7 @@ func TestStormsAreCounted(t *testing.T) {
 	}
 }
 
-// A failed round is printed with the command that plays it again, and the night goes on.
+// A failed round is printed with the command that repeats it, and the next rounds run.
 func TestAFailureCanBePlayedAgain(t *testing.T) {
 	var out bytes.Buffer
 	var asked []string

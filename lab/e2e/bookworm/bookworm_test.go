@@ -1,4 +1,4 @@
-// Package bookworm_test runs a small cluster of Debian 12, whose machines boot systemd: the control host too.
+// Package bookworm_test runs a small cluster of Debian 12. Its machines, including the control host, boot systemd.
 package bookworm_test
 
 import (

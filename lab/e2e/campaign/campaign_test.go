@@ -24,8 +24,8 @@ func await(t *testing.T, what string, is func(reconfigure.Campaign) bool) reconf
 	return lab.AwaitCampaign(t, patience(), what, is)
 }
 
-// TestACampaign has a bad image caught by the canary, goes back, and then updates all nodes, some of which have jobs,
-// while the worker is killed twice.
+// TestACampaign runs a campaign whose canary detects a bad image, so that the campaign goes back. A second one updates
+// all nodes, some of which have jobs, while the worker is killed twice.
 func TestACampaign(t *testing.T) {
 	n, most := size()
 	nodes, batch := harness.Nodes(group(), 1, n), strconv.Itoa(most)
@@ -45,7 +45,7 @@ func TestACampaign(t *testing.T) {
 	lab.Do(t, begin...)
 	await(t, "at its canary", func(c reconfigure.Campaign) bool { return len(c.Open) == 1 })
 	lab.KillWorkers(t)
-	lab.Do(t, "campaign", "continue") // it is not paused, so this does no more than to start a worker
+	lab.Do(t, "campaign", "continue") // it is not paused, so this only starts a worker
 	await(t, "running", func(c reconfigure.Campaign) bool {
 		return c.State == reconfigure.CampaignRunning && len(c.Open) > 0
 	})
@@ -54,7 +54,7 @@ func TestACampaign(t *testing.T) {
 	if out := lab.Do(t, "status"); !strings.Contains(out, "Campaign 3 over standard is running") {
 		t.Errorf("status says\n%s", out)
 	}
-	// Now, since slurmctld forgets them after five minutes (slurm.conf(5), MinJobAge).
+	// Check now, since slurmctld forgets jobs after five minutes (slurm.conf(5), MinJobAge).
 	for _, id := range jobs[1:] {
 		lab.AwaitJob(t, id, "COMPLETED")
 	}

@@ -1,5 +1,5 @@
-// Package campaign_test tests on a lab a campaign: its canary, its test job, kills, and the way back. It is over five
-// nodes, and with EIFFEL_RELEASE_CHECK=1 over twenty, which takes minutes more.
+// Package campaign_test tests a campaign on a lab: its canary, its test job, kills, and the return to the old image. It
+// has five nodes, and with EIFFEL_RELEASE_CHECK=1 twenty, which takes minutes longer.
 package campaign_test
 
 import (
@@ -13,10 +13,10 @@ import (
 
 var lab harness.Lab
 
-// large reports whether the campaign is over twenty nodes.
+// large reports whether the campaign has twenty nodes.
 func large() bool { return os.Getenv("EIFFEL_RELEASE_CHECK") != "" }
 
-// size is how many nodes the campaign is over, and batch how many of them it updates at a time.
+// size is the number of the campaign's nodes; batch is the number of nodes that it updates at a time.
 func size() (nodes, batch int) {
 	if large() {
 		return 20, 4

@@ -24,7 +24,7 @@ func TestNodesComeAndGoWithAJob(t *testing.T) {
 	awaitPeace(t)
 }
 
-// assertAddress checks that a node has the address that the cloud says, on the node itself.
+// assertAddress checks on the node itself that it has the address that the cloud reports.
 func assertAddress(t *testing.T, node string) {
 	t.Helper()
 	s, ok := lab.Server(node)
@@ -36,8 +36,8 @@ func assertAddress(t *testing.T, node string) {
 	}
 }
 
-// awaitPeace waits until only the control node and the persistent node are there and nothing waits, and checks that
-// Terraform would change nothing.
+// awaitPeace waits until only the control node and the persistent node exist and no request is open, and checks that
+// Terraform plans no change.
 func awaitPeace(t *testing.T) {
 	t.Helper()
 	lab.AwaitQuiet(t)

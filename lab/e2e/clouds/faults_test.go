@@ -14,13 +14,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// withoutEnd returns a context for what is undone at a test's end, when the test's own has ended.
+// withoutEnd returns a context for clean-up at a test's end, when the test's own context has ended.
 func withoutEnd(t *testing.T) context.Context {
 	t.Helper()
 	return context.WithoutCancel(t.Context())
 }
 
-// awaitState waits for what Nova says of a node.
+// awaitState waits for a state of a node in Nova.
 func awaitState(t *testing.T, node, status string) {
 	t.Helper()
 	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
@@ -40,8 +40,8 @@ func TestQuota(t *testing.T) {
 		func(t *testing.T) func() { return quotaOf(t, 2) })
 }
 
-// failsAndRecovers has Slurm ask for a node that does not come, checks what Slurm and the job's owner are told, ends
-// the incident, and waits until the job has run.
+// failsAndRecovers makes Slurm request a node that does not come up, checks the messages to Slurm and the job's owner,
+// ends the incident, and waits until the job has run.
 func failsAndRecovers(t *testing.T, class reconfigure.Class, words string, incident func(*testing.T) (over func())) {
 	t.Helper()
 	over := incident(t)
@@ -61,8 +61,8 @@ func failsAndRecovers(t *testing.T, class reconfigure.Class, words string, incid
 	awaitPeace(t)
 }
 
-// awaitRequeued waits for the state of a job that may be requeued. Slurm delays such a job for two minutes, which are
-// skipped.
+// awaitRequeued waits for the state of a job that may be requeued. Slurm delays such a job by two minutes, which the
+// test skips.
 func awaitRequeued(t *testing.T, job, want string) {
 	t.Helper()
 	lab.Eventually(t, 2*harness.JobPatience, func() (bool, string) {
@@ -89,13 +89,13 @@ func TestImageIsDeletedWhileNodesRunOnIt(t *testing.T) {
 	remove()
 	lab.AssertTerraformIsClean(t)
 
-	// What runs stays, and can be rebooted.
+	// Running instances stay and can be rebooted.
 	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node01")
 	if after := lab.AwaitRenewed(t, "node01", before["node01"]); after.ID != before["node01"].ID ||
 		lab.ImageOf(t, "node01") != name {
 		t.Errorf("before %+v, after %+v of image %s", before["node01"], after, lab.ImageOf(t, "node01"))
 	}
-	// Nothing is made of it, and nothing is lost in the attempt.
+	// No instance is made from the deleted image, and the attempt loses nothing.
 	kept := lab.Identities(t, "node01", "node02")
 	for _, call := range [][]string{{"update", "--reimage", "node01"}, {"resume", "node03"}} {
 		if out, code := lab.Call(t, call...); code == 0 || !strings.Contains(out, `image "`+name+`"`) {
@@ -120,7 +120,7 @@ func TestImageIsDeletedWhileNodesRunOnIt(t *testing.T) {
 
 func TestTokenExpiresWhileTerraformRuns(t *testing.T) {
 	scenario(t, "tokens expire while Terraform waits for a server")
-	// Longer than what a service does with one token, on a busy computer too.
+	// Longer than a service uses one token, also on a busy computer.
 	tokensOf(t, 30*time.Second)
 	release := holdBoots(t, "node02")
 	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
@@ -151,7 +151,7 @@ func TestComputeServiceStopsWhileTerraformRuns(t *testing.T) {
 	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
 	awaitState(t, "node02", "BUILD")
 	over := outage(t)
-	<-time.After(30 * time.Second) // that long it is away
+	<-time.After(30 * time.Second) // the outage lasts that long
 	over()
 	release()
 	lab.AwaitJob(t, job, "COMPLETED")
@@ -172,7 +172,7 @@ func TestComputeHostIsAway(t *testing.T) {
 	})
 	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
-		// A minute after the kill Nova knows of it, and finds no host.
+		// A minute after the kill, Nova marks the host as down and finds no host.
 		s, ok := lab.Server("node02")
 		return ok && s.Status != "ACTIVE", fmt.Sprintf("node02 is %+v", s)
 	})
@@ -203,8 +203,8 @@ func TestServerIsDeletedBehindOurBack(t *testing.T) {
 	if code != 10 || strings.Count(out, "lost: ") != 2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	// What an administrator does before Slurm has noticed it, which takes SlurmdTimeout. DOWN requeues the job, and
-	// Slurm does not wait for the end of its processes.
+	// An administrator does this before Slurm notices it, which takes SlurmdTimeout. DOWN requeues the job, and
+	// Slurm does not wait until its processes end.
 	lab.OnControl(t, "scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=its instance is gone")
 	lab.OnControl(t, "scontrol", "update", "NodeName=node02", "State=POWER_DOWN_FORCE")
 	lab.Do(t, "update", "--reimage", "node01")

@@ -21,7 +21,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/openstack"
 )
 
-// What goes wrong in the cloud. Each function returns the one that ends it, which is called at the test's end too.
+// Failures of the cloud. Each function returns a function that ends the failure, which is also called at the end of the
+// test.
 
 // member logs in as the project's user.
 func member(t *testing.T) *gophercloud.ProviderClient {
@@ -70,7 +71,7 @@ func until(t *testing.T, over func()) func() {
 	return once
 }
 
-// noHost has no host for new servers.
+// noHost lets the scheduler find no host for new servers.
 func noHost(t *testing.T) (over func()) {
 	t.Helper()
 	if real == nil {
@@ -95,7 +96,7 @@ func noHost(t *testing.T) (over func()) {
 	return until(t, func() { set(services.ServiceEnabled) })
 }
 
-// quotaOf has the project have at most so many servers.
+// quotaOf limits the project's number of servers.
 func quotaOf(t *testing.T, instances int) (over func()) {
 	t.Helper()
 	p := member(t)
@@ -117,7 +118,7 @@ func quotaOf(t *testing.T, instances int) (over func()) {
 	})
 }
 
-// holdBoots has new servers of a node stay in BUILD.
+// holdBoots keeps new servers of a node in BUILD.
 func holdBoots(t *testing.T, node string) (over func()) {
 	t.Helper()
 	if real != nil {
@@ -130,7 +131,7 @@ func holdBoots(t *testing.T, node string) (over func()) {
 	return until(t, func() { lab.Cloud.Faults().Clear(id) })
 }
 
-// tokensOf has Keystone give tokens that are valid for a short time only.
+// tokensOf makes Keystone issue tokens that are valid only for a short time.
 func tokensOf(t *testing.T, life time.Duration) (over func()) {
 	t.Helper()
 	if real != nil {
@@ -164,7 +165,7 @@ func tokensOf(t *testing.T, life time.Duration) (over func()) {
 	return until(t, func() { lab.Interpose(nil) })
 }
 
-// awaitExpiry waits until a token that is taken now has expired, and with it all that were taken before.
+// awaitExpiry waits until a token that is issued now has expired, and thus all older ones.
 func awaitExpiry(t *testing.T) {
 	t.Helper()
 	p := member(t)
@@ -183,7 +184,7 @@ func awaitExpiry(t *testing.T) {
 	})
 }
 
-// outage has nobody listen at Nova's port; on labcloud each connection for Nova is cut.
+// outage closes Nova's port; labcloud drops each connection to Nova.
 func outage(t *testing.T) (over func()) {
 	t.Helper()
 	if real != nil {
@@ -202,7 +203,8 @@ func outage(t *testing.T) (over func()) {
 	return until(t, func() { lab.Interpose(nil) })
 }
 
-// unavailable has a load balancer answer 503 in the place of Nova. asked returns how often reconfigure has asked.
+// unavailable puts a load balancer that answers 503 in place of Nova. asked returns the number of reconfigure's
+// requests.
 func unavailable(t *testing.T) (asked func() int, over func()) {
 	t.Helper()
 	var mu sync.Mutex
@@ -232,14 +234,14 @@ func unavailable(t *testing.T) (asked func() int, over func()) {
 		Handler: http.HandlerFunc(refuse)}
 	go func() { _ = balancer.Serve(listener) }() // it ends with Close
 	return asked, until(t, func() {
-		_ = balancer.Close() // the port is free then
+		_ = balancer.Close() // the port is free by then
 		if err := real.Restart("nova-api"); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// interposeCompute has all calls of Nova answered otherwise on labcloud.
+// interposeCompute replaces the answers to all calls of Nova on labcloud.
 func interposeCompute(answer http.HandlerFunc) {
 	lab.Interpose(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -252,7 +254,7 @@ func interposeCompute(answer http.HandlerFunc) {
 	})
 }
 
-// addImage adds an image that machines can be made of, and returns a function that deletes it in Glance.
+// addImage adds an image for machines, and returns a function that deletes it in Glance.
 func addImage(t *testing.T, name string) (remove func()) {
 	t.Helper()
 	id := cluster.ImageID(name)

@@ -28,15 +28,15 @@ func TestKilledWhileServersWithoutKeptPortsAreBuilt(t *testing.T) {
 	scenario(t, "the same with `keep_ports: false`: there is no second server and no second port")
 	lab.DeployAfter(t)
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].KeepPorts = new(bool) })
-	lab.Do(t, "deploy") // it removes the ports that were kept
+	lab.Do(t, "deploy") // it removes the kept ports
 	killedWhileServersAreBuilt(t)
 	if have := portsOf(t); have["node02"]+have["node03"] > 0 {
 		t.Errorf("ports are left: %v", have)
 	}
 }
 
-// killedWhileServersAreBuilt has a job's two nodes built, and kills all before they are ACTIVE. The next worker must
-// take up the same servers.
+// killedWhileServersAreBuilt kills all processes while a job's two nodes are built, before they are ACTIVE. The next
+// worker must adopt the same servers.
 func killedWhileServersAreBuilt(t *testing.T) {
 	t.Helper()
 	nodes := []string{"node02", "node03"}
@@ -110,7 +110,7 @@ func assertNothingDoubled(t *testing.T) {
 	}
 }
 
-// portsOf returns how many ports the project has of each name.
+// portsOf returns the number of the project's ports by name.
 func portsOf(t *testing.T) map[string]int {
 	t.Helper()
 	client, err := gophercloudstack.NewNetworkV2(member(t), gophercloud.EndpointOpts{Region: "RegionOne"})
@@ -121,14 +121,14 @@ func portsOf(t *testing.T) map[string]int {
 	check(t, err)
 	have := map[string]int{}
 	for _, p := range all {
-		if p.Name != "" { // of a network's own services
+		if p.Name != "" { // a network's own services
 			have[p.Name]++
 		}
 	}
 	return have
 }
 
-// assertNotMadeAnew checks that neither this request nor a later one has taken an instance for one that is gone.
+// assertNotMadeAnew checks that no request, from this one on, has mistaken an instance for a missing one.
 func assertNotMadeAnew(t *testing.T, since reconfigure.Request) {
 	t.Helper()
 	log := lab.Journal(t)
@@ -148,7 +148,7 @@ func assertNotMadeAnew(t *testing.T, since reconfigure.Request) {
 	}
 }
 
-// TestSeveralNodesAreDeliveredEarly lets Terraform go on to its own end, so that both times are of the same run.
+// TestSeveralNodesAreDeliveredEarly lets Terraform run to its end, so that both times are from the same run.
 func TestSeveralNodesAreDeliveredEarly(t *testing.T) {
 	scenario(t, "two nodes in one run are delivered before Terraform has ended")
 	lab.Redeclare(t, func(d *cluster.Declaration) {
@@ -190,7 +190,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// TestSeveralNodesAreRebooted has Slurm reboot two nodes at once, which one question to the cloud is about.
+// TestSeveralNodesAreRebooted has Slurm reboot two nodes at once. One query to the cloud must suffice for both.
 func TestSeveralNodesAreRebooted(t *testing.T) {
 	scenario(t, "two nodes are rebooted at once: they keep their servers and host keys")
 	const both = "node[01-02]"

@@ -17,14 +17,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// The variables of the environment with the number of kills, and with the seed of the random numbers.
+// The environment variables with the number of kills and the random seed.
 const (
 	killsVariable = "EIFFEL_KILLS"
 	seedVariable  = "EIFFEL_SEED"
 )
 
-// TestStormOfKills kills the worker, its Terraform, or the worker with all that it has started, at random moments,
-// while nodes are made, booted, rebuilt, stopped, started and removed. After each kill all sources must agree again.
+// TestStormOfKills kills the worker, its Terraform, or the worker with all of its processes, at random moments, while
+// nodes are made, booted, rebuilt, stopped, started and removed. After each kill all sources must agree again.
 func TestStormOfKills(t *testing.T) {
 	kills := 5
 	if real != nil {
@@ -46,7 +46,7 @@ func TestStormOfKills(t *testing.T) {
 		t.Logf("kill %d of %d", i+1, kills)
 		s.round()
 		if t.Failed() {
-			return // what comes later says nothing of its cause
+			return // later checks say nothing about its cause
 		}
 	}
 	for _, job := range s.jobs {
@@ -59,7 +59,7 @@ func TestStormOfKills(t *testing.T) {
 	awaitPeace(t)
 }
 
-// number returns the number in a variable of the environment.
+// number returns the number in an environment variable.
 func number(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), strconv.Itoa(otherwise)))
@@ -69,7 +69,7 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// storm is what has been drawn.
+// storm has the random choices of a run.
 type storm struct {
 	*testing.T
 	rand *rand.Rand
@@ -78,7 +78,7 @@ type storm struct {
 
 func draw[T any](s *storm, from ...T) T { return from[s.rand.IntN(len(from))] }
 
-// round begins something, kills, has the next worker go on, and compares the sources.
+// round begins an action, kills, lets the next worker continue, and compares the sources.
 func (s *storm) round() {
 	s.Helper()
 	s.begin()
@@ -99,7 +99,7 @@ func (s *storm) round() {
 	}
 }
 
-// begin asks for something to be done. Calls do not wait for its end.
+// begin requests an action. The calls do not wait until it ends.
 func (s *storm) begin() {
 	s.Helper()
 	nodes := draw(s, "node01", "node02", "node03", "node[02-03]", "node[01-03]")
@@ -155,7 +155,7 @@ func (s *storm) explain(log *journal.Journal) {
 	}
 }
 
-// running returns the number of restarts of the jobs that run.
+// running returns the number of restarts of the running jobs.
 func (s *storm) running() map[string]string {
 	s.Helper()
 	all := map[string]string{}
@@ -169,12 +169,12 @@ func (s *storm) running() map[string]string {
 	return all
 }
 
-// kill waits until there is what is to be killed, and that long again. Where nothing of it comes soon, the next worker
-// is killed with its children.
+// kill waits until its victim runs, and then for a further delay. If no such process starts soon, it kills the next
+// worker with its children.
 func (s *storm) kill(victims harness.Victims, moment time.Duration) {
 	s.Helper()
 	if victims == harness.Terraforms {
-		moment /= 4 // a run of it is short
+		moment /= 4 // its runs are short
 	}
 	soon := time.Now().Add(20 * time.Second)
 	lab.Eventually(s.T, harness.JobPatience, func() (bool, string) {
@@ -195,7 +195,7 @@ func (s *storm) kill(victims harness.Victims, moment time.Duration) {
 	})
 }
 
-// wake begins something if nothing waits for a worker.
+// wake begins an action if no request waits for a worker.
 func (s *storm) wake() {
 	s.Helper()
 	pending, err := lab.Journal(s.T).Pending(s.Context())

@@ -6,7 +6,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// TestWholeClusterIsRemoved is the last one: its file's name comes last.
+// TestWholeClusterIsRemoved is the last test, since its file's name sorts last.
 func TestWholeClusterIsRemoved(t *testing.T) {
 	scenario(t, "the whole cluster is removed")
 	lab.Do(t, "destroy", "--yes")

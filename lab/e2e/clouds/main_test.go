@@ -49,11 +49,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(lab.Main(m, cfg, func(d *cluster.Declaration) {
 		harness.DeclareABadImage(d)
-		d.Slurm.Extra["MinJobAge"] = "86400" // a storm asks for its jobs at its end
+		d.Slurm.Extra["MinJobAge"] = "86400" // a storm checks its jobs at its end
 	}))
 }
 
-// scenario gives a test the words that docs/how-it-works/tested.md has for it.
+// scenario gives a test its words in docs/how-it-works/tested.md.
 func scenario(t *testing.T, words string) {
 	t.Helper()
 	if os.Getenv(cloudVariable) == "" {

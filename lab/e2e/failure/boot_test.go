@@ -11,10 +11,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestKilledAtEachEventOfABoot kills the worker of a resume at each kind of event that one writes, each time for another
-// node. No node is lost: its instance is made once and not rebooted, although a reboot would clear the console log that
-// shows its host key, and its job is not requeued. The log has the seconds that each kill costs. Terraform and Ansible
-// go on, as after a crash of the worker; TestKilledInEveryPhase kills them too.
+// TestKilledAtEachEventOfABoot kills the worker of a resume at each kind of event that one writes, each time for
+// another node. No node is lost: its instance is made once and not rebooted, although a reboot would clear the console
+// log that shows its host key, and its job is not requeued. The log has the seconds that each kill costs. Terraform and
+// Ansible keep running, as after a crash of the worker; TestKilledInEveryPhase kills them too.
 func TestKilledAtEachEventOfABoot(t *testing.T) {
 	lab.AwaitQuiet(t)
 	nodes := []string{"w02", "w03", "w04", "w05", "w06", "w07", "w08", "w09", "w10", "w11", "w12"}
@@ -27,7 +27,7 @@ func TestKilledAtEachEventOfABoot(t *testing.T) {
 	undisturbed := w.took()
 	kinds := w.kinds()
 	if last := len(kinds) - 1; kinds[last] == "verify done" {
-		kinds = kinds[:last] // the worker may end at it, before it can be killed
+		kinds = kinds[:last] // the worker may end with it, before it can be killed
 	}
 	t.Logf("undisturbed: %.1f s, %d kinds of events: %s", undisturbed.Seconds(), len(kinds), strings.Join(kinds, ", "))
 	if len(kinds) > len(nodes) {
@@ -66,8 +66,8 @@ func TestKilledAtEachEventOfABoot(t *testing.T) {
 	assertAllIsWell(t)
 }
 
-// kinds returns the kinds of the request's events in the order in which they came first: phase, level and, of a note,
-// whose it is.
+// kinds returns the kinds of the request's events in the order of their first occurrence: phase, level and, for a note,
+// its owner.
 func (w *watched) kinds() []string {
 	w.Helper()
 	var all []string

@@ -26,19 +26,19 @@ const failurePatience = 12 * time.Minute
 // way is a way in which a node fails. An administrator requests the node, and a job waits for it.
 type way struct {
 	node  string
-	kind  labcloud.Kind // of the fault; none where something else is amiss
+	kind  labcloud.Kind // of the fault; empty if the fault is not in the cloud
 	class reconfigure.Class
-	words string // that the reason has
+	words string // in the reason
 	exit  int
 
 	job    string
 	caller *exec.Cmd
 	told   *bytes.Buffer
-	seen   bool // by those who look at Slurm
+	seen   bool // by the users of Slurm
 }
 
-// TestEveryClassOfFailure has a node fail in each way, all at once, and one succeed. The faults end when all failures
-// are reported; then the jobs run.
+// TestEveryClassOfFailure makes a node fail in each way, all at once, while one succeeds. The faults end when all
+// failures are reported; then the jobs run.
 func TestEveryClassOfFailure(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) {
@@ -88,7 +88,7 @@ func TestEveryClassOfFailure(t *testing.T) {
 	assertJobsComeToRun(t, ways)
 }
 
-// slurmdEnds is the way of a node whose slurmd ends when it has started. Since Debian 13, slurmd tells systemd when it
+// slurmdEnds is the failure of a node whose slurmd ends after its start. Since Debian 13, slurmd tells systemd when it
 // is ready, so that its start fails.
 func slurmdEnds(node string) *way {
 	w := &way{node: node, kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered,
@@ -99,8 +99,8 @@ func slurmdEnds(node string) *way {
 	return w
 }
 
-// TestLostAnswer has the cloud make an instance, and its answer be lost: Terraform does not know of the instance, which
-// is adopted.
+// TestLostAnswer loses the cloud's answer after the cloud has made an instance: Terraform does not know the instance,
+// which is adopted.
 func TestLostAnswer(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.LostAnswer, Server: "w05", Call: "POST servers", Count: 1000})
 	job := lab.Job(t, "--nodelist=w05", "--wrap=true")
@@ -110,8 +110,8 @@ func TestLostAnswer(t *testing.T) {
 	assertNothingLeaked(t)
 }
 
-// TestRefusedByTheFence has Terraform plan a change without a request: the declared key pair, which all nodes share, is
-// edited.
+// TestRefusedByTheFence makes Terraform plan a change that no request asks for: the test edits the declared key pair,
+// which all nodes share.
 func TestRefusedByTheFence(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.KeyPair.PublicKey += "-of-somebody-else" })
@@ -132,14 +132,14 @@ func struck(w *way) bool {
 	return false
 }
 
-// failTogether has all nodes fail at once, and checks what is reported: to Slurm at once, to the owner of the job, to
-// the caller, and in the status. Nodes that are made with them do not wait for them. No plan begins after it, since it
-// pauses starting.
+// failTogether makes all nodes fail at once, and checks the reports: at once to Slurm, to the owner of the job, to the
+// caller, and in the status. Nodes that are made with them do not wait for them. No plan begins afterwards, since
+// failTogether pauses starting.
 func failTogether(t *testing.T, ways []*way, good ...string) {
 	t.Helper()
-	// Requests of a pause are planned together after it.
+	// Requests that were made during a pause are planned together after it.
 	lab.Do(t, "pause", "--reason", "the test has everything asked for first")
-	// for a test that ends before its time
+	// if the test ends early
 	t.Cleanup(func() { _ = lab.Reconfigure(context.Background(), "continue").Run() })
 	for _, w := range ways {
 		w.job = lab.Job(t, "--nodelist="+w.node, "--wrap=true")
@@ -216,7 +216,7 @@ func assertJobsComeToRun(t *testing.T, ways []*way) {
 	assertNothingLeaked(t)
 }
 
-// assertNothingLeaked checks the cloud's servers: an unknown instance is only there.
+// assertNothingLeaked checks the cloud's servers, since only the cloud shows an instance that nothing else knows.
 func assertNothingLeaked(t *testing.T) {
 	t.Helper()
 	var names []string
@@ -228,7 +228,7 @@ func assertNothingLeaked(t *testing.T) {
 	}
 }
 
-// awaitRequests waits until each node has so many requests.
+// awaitRequests waits until each node has this number of requests.
 func awaitRequests(t *testing.T, ways []*way, want int) {
 	t.Helper()
 	log := lab.Journal(t)
@@ -249,7 +249,7 @@ func awaitRequests(t *testing.T, ways []*way, want int) {
 	})
 }
 
-// shows reports whether Slurm has the node as unusable, and with which reason.
+// shows reports whether a node is unusable in Slurm, with the given reason.
 func (w *way) shows() bool {
 	reason, _ := lab.NodeReason(w.node)
 	state, _ := lab.NodeState(w.node)

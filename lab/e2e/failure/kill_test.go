@@ -17,7 +17,7 @@ import (
 )
 
 // TestKilledInEveryPhase kills several workers while the node of one job is created, each in another phase, with
-// Terraform and Ansible. The next worker goes on each time, and Slurm notices nothing.
+// Terraform and Ansible. Each time the next worker continues, and Slurm notices nothing.
 func TestKilledInEveryPhase(t *testing.T) {
 	names := hang(t, labcloud.Fault{Call: "GET /image/v2/images"})
 	id := lab.Job(t, "--nodelist=w01", harness.Until)
@@ -58,8 +58,7 @@ func TestKilledInEveryPhase(t *testing.T) {
 	assertAllIsWell(t)
 }
 
-// TestKilledWhileItReports kills the worker after a failed node is DOWN in Slurm, and before what is left of it is
-// removed.
+// TestKilledWhileItReports kills the worker after a failed node is DOWN in Slurm, but before its instance is removed.
 func TestKilledWhileItReports(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "w02"})
 	removed := calls("DELETE /compute/v2.1/servers/{id}")

@@ -12,8 +12,8 @@ import (
 // silencePatience is the time limit for Slurm to set a node DOWN whose slurmd does not answer: SlurmdTimeout is 300 s.
 const silencePatience = 12 * time.Minute
 
-// TestARestartOfTheHypervisorLeavesNoPersistentNodeDown boots a persistent node that nobody asked to boot. Its slurmd
-// does not start at boot, and reconcile has it started.
+// TestARestartOfTheHypervisorLeavesNoPersistentNodeDown boots a persistent node without a request. Its slurmd does not
+// start at boot; reconcile starts it.
 func TestARestartOfTheHypervisorLeavesNoPersistentNodeDown(t *testing.T) {
 	server, _ := lab.Server("node01")
 	if err := lab.Host.Reboot(t.Context(), server.ID, true); err != nil {
@@ -37,8 +37,8 @@ func TestARestartOfTheHypervisorLeavesNoPersistentNodeDown(t *testing.T) {
 	assertAllIsWell(t)
 }
 
-// TestARebootThatNoControlHostAcceptsIsRepeated has an administrator reboot a node by Slurm while the control host is
-// away. Slurm's script gives up and drains the node; reconcile repeats the reboot.
+// TestARebootThatNoControlHostAcceptsIsRepeated makes an administrator reboot a node by Slurm while the control host is
+// unreachable. Slurm's script gives up and drains the node; reconcile repeats the reboot.
 func TestARebootThatNoControlHostAcceptsIsRepeated(t *testing.T) {
 	if err := lab.StopControlHost(); err != nil {
 		t.Fatal(err)

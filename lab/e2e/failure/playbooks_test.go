@@ -12,8 +12,8 @@ import (
 
 var five = []string{"w01", "w02", "w03", "w04", "w05"}
 
-// TestAnErrorInTheVariablesCostsNoInstance has an administrator make a mistake in group_vars/cluster.yml while nodes
-// are resumed, and correct it.
+// TestAnErrorInTheVariablesCostsNoInstance puts an error into group_vars/cluster.yml while nodes are resumed, and
+// corrects it.
 func TestAnErrorInTheVariablesCostsNoInstance(t *testing.T) {
 	variables := filepath.Join(lab.Site, "group_vars", "cluster.yml")
 	good, err := os.ReadFile(variables)
@@ -35,8 +35,8 @@ func TestAnErrorInTheVariablesCostsNoInstance(t *testing.T) {
 	assertAllIsWell(t)
 }
 
-// TestASilentControlNodeCostsNoInstance has the control node cut off while nodes are resumed, and the control host lack
-// the files for the nodes, which it reads from the control node then.
+// TestASilentControlNodeCostsNoInstance cuts the control node off while nodes are resumed, and removes the nodes' files
+// from the control host, which must then read them from the control node.
 func TestASilentControlNodeCostsNoInstance(t *testing.T) {
 	err := os.Remove(filepath.Join(lab.StateDir(), "ansible", "given.json"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

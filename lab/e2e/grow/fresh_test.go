@@ -12,7 +12,7 @@ import (
 )
 
 // TestEachJobHasInstancesOfItsOwn runs jobs in a partition with `fresh: job`, one of them twice, on fewer nodes than
-// jobs. Then it takes away that Slurm powers a node down after its job.
+// jobs. Then it prevents Slurm from powering nodes down after their jobs.
 func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	const burst = 1
 	lab.DeployAfter(t)
@@ -53,7 +53,7 @@ func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	}
 	lab.AwaitQuiet(t)
 	assertNoneShared(t, jobs, before.ID)
-	for id, want := range map[string]string{jobs[1]: "b02", jobs[2]: "a01"} { // the smallest that fits and is free
+	for id, want := range map[string]string{jobs[1]: "b02", jobs[2]: "a01"} { // the smallest free node that suffices
 		if r := runs(t, []string{id}); r[0].Nodes.String() != want {
 			t.Errorf("job %s was on %s, not %s", id, r[0].Nodes, want)
 		}
@@ -77,7 +77,7 @@ func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// assertNoneShared checks that each run of the jobs had instances, and that no two runs had the same.
+// assertNoneShared checks that each run of the jobs had instances, and that no two runs shared one.
 func assertNoneShared(t *testing.T, ids []string, before string) {
 	t.Helper()
 	served := map[string]string{before: "the job before"}

@@ -21,7 +21,7 @@ import (
 
 func TestDeployTwiceChangesNothing(t *testing.T) {
 	before := lab.Identities(t, cluster.ControlNodeName, "node01", "node02")
-	lab.Do(t, "deploy") // it may have nodes to forget that went since the last run
+	lab.Do(t, "deploy") // it may drop nodes that went away since the last run
 	lab.AssertDeployChangesNothing(t)
 	if diff := cmp.Diff(before, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
 		t.Errorf("instances changed (-before +after):\n%s", diff)
@@ -39,8 +39,8 @@ func TestNodesComeAndGoWithAJob(t *testing.T) {
 	assertTimeline(t, id, instances)
 }
 
-// assertTimeline checks that the whole way of a job over node03 and node04 is known, in order, after the instances are
-// gone, and that their hours are accounted for.
+// assertTimeline checks that the timeline of a job on node03 and node04 is complete and in order after the instances
+// are gone, and that the usage has their hours.
 func assertTimeline(t *testing.T, id string, instances map[string]harness.Identity) {
 	t.Helper()
 	kept, err := journal.Open(t.Context(), lab.StateDir())
@@ -115,7 +115,7 @@ func TestABadNodeDelaysNoOther(t *testing.T) {
 	})
 	lab.AwaitJob(t, good1, "COMPLETED")
 	lab.AwaitJob(t, good2, "COMPLETED")
-	// The fault is over: the node can be used again, and the job gets it.
+	// The fault has ended: the node is usable again, and the job gets it.
 	lab.Hurry(t, bad)
 	lab.AwaitJob(t, bad, "COMPLETED")
 	lab.AwaitQuiet(t)

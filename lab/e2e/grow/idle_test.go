@@ -12,8 +12,8 @@ import (
 	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestIdleNodesAreStopped has a node stopped after its first job, started without playbooks for the second one, and
-// made anew for the third one, since another image was declared meanwhile.
+// TestIdleNodesAreStopped runs three jobs. The node is stopped after the first, started without playbooks for the
+// second, and made anew for the third, since another image was declared meanwhile.
 func TestIdleNodesAreStopped(t *testing.T) {
 	const burst = 1
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[burst].WhenIdle = "stop" })
@@ -54,7 +54,7 @@ func TestIdleNodesAreStopped(t *testing.T) {
 		t.Errorf("after another image was declared the server is %+v", s)
 	}
 	awaitStopped(t, "b01")
-	lab.Do(t, "update", "--reimage", "b01") // removes it: the next resume makes it
+	lab.Do(t, "update", "--reimage", "b01") // removes it: the next resume makes a new one
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
 }
@@ -73,7 +73,7 @@ func awaitStopped(t *testing.T, node string) (id string) {
 	return id
 }
 
-// lastResume returns the phases of a node in its last resume, and what was noted.
+// lastResume returns the phases of a node in its last resume, and the notes.
 func lastResume(t *testing.T, node string) (phases []reconfiguring.Phase, said []string) {
 	t.Helper()
 	log := lab.Journal(t)
@@ -81,7 +81,7 @@ func lastResume(t *testing.T, node string) (phases []reconfiguring.Phase, said [
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range requests { // the newest first
+	for _, r := range requests { // newest first
 		if r.Mode != reconfiguring.Resume || !r.Nodes.Contains(node) {
 			continue
 		}

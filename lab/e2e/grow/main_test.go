@@ -1,4 +1,4 @@
-// Package grow_test tests on a lab that jobs create nodes, which are removed after them: with real slurmctld and
+// Package grow_test tests on a lab that nodes are created for jobs and removed afterwards, with real slurmctld and
 // slurmd, SSH, Terraform with its provider, and Ansible.
 package grow_test
 

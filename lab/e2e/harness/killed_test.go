@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// victim is a variable of the environment that makes the test program a package with a lab of that name and gateway.
+// victim is an environment variable that makes the test program a package with a lab of that name and gateway.
 const victim = "EIFFEL_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 1)}}, nil))
 }
 
-// TestAKilledTestLeavesNothing kills tests while Terraform makes the nodes of their labs, and looks for all that labs
-// have on this computer. `timeout -s INT go test` interrupts the group, and once more its child.
+// TestAKilledTestLeavesNothing kills tests while Terraform makes the nodes of their labs, and looks for everything that
+// labs leave on this computer. `timeout -s INT go test` interrupts the process group, and its child a second time.
 func TestAKilledTestLeavesNothing(t *testing.T) {
 	needs.Lab(t)
 	for _, tc := range []struct {
@@ -45,7 +45,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			l := &Lab{name: tc.name, Lab: &cluster.Lab{Dir: filepath.Join("/var/tmp", "eiffel-lab-"+tc.name)}}
-			// The shell is in the place of `go test`, and waits for the test as that does, also when it is interrupted.
+			// The shell stands in for `go test`: it waits for the test, also when it is interrupted.
 			shell := exec.Command("sh", "-c", `trap : INT; "$0" -test.run=^$; :`, os.Args[0])
 			shell.Env = append(os.Environ(), victim+"="+tc.name+" "+tc.gateway)
 			shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -73,7 +73,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 			if err := tc.kill(shell.Process.Pid); err != nil {
 				t.Fatal(err)
 			}
-			_ = shell.Wait() // the output of whoever cleans up ends here too
+			_ = shell.Wait() // the keeper's output also ends here
 			if strings.Contains(said.String(), "PASS") {
 				t.Errorf("it was not killed, and says\n%s", said.String())
 			}

@@ -1,4 +1,4 @@
-// Package hosts_test tests on a lab a cluster with two control hosts, of which one dies.
+// Package hosts_test tests a cluster with two control hosts on a lab. One of the hosts dies.
 package hosts_test
 
 import (
@@ -26,24 +26,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// handOver is the program by which Slurm's scripts call the control hosts.
+// handOver is the program with which Slurm's scripts call the control hosts.
 const handOver = "/usr/local/libexec/reconfigure/hand_over.sh"
 
-// pair is a cluster with two control hosts, which share nothing but a PostgreSQL server: the journal is in it, and
-// Terraform's state.
+// pair is a cluster with two control hosts, which share only a PostgreSQL server with the journal and Terraform's
+// state.
 type pair struct {
 	harness.Lab
 	other   *cluster.OtherHost
 	journal *journal.Journal
 }
 
-// deployed starts a lab, and deploys its cluster of at most so many nodes on each control host, as
+// deployed starts a lab, and deploys its cluster of at most that many nodes on each control host, as
 // docs/guides/control-hosts.md says.
 func deployed(t *testing.T, most int) *pair {
 	checkout := filepath.Join("..", "..", "..")
 	paths := needs.Tools(t, checkout)
 	server := postgres.Start(t)
-	check(t, os.Chmod(server.Dir, 0o711)) // its socket is for all users
+	check(t, os.Chmod(server.Dir, 0o711)) // all users may use its socket
 	database := server.Database(t)
 	release, err := cluster.Keep("hosts")
 	check(t, err)
@@ -83,9 +83,9 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestTheOtherControlHostTakesOver has the first control host die while it makes an instance for a job. The calls of
-// Slurm's scripts go to the other one, which carries out what the first one had accepted, too. When the first one is
-// back, it gets the calls again.
+// TestTheOtherControlHostTakesOver kills the first control host while it makes an instance for a job. The calls of
+// Slurm's scripts go to the other host, which also carries out the requests that the first one had accepted. When the
+// first one is back, it gets the calls again.
 func TestTheOtherControlHostTakesOver(t *testing.T) {
 	p := deployed(t, 3)
 	p.trust(t)
@@ -118,8 +118,8 @@ func TestTheOtherControlHostTakesOver(t *testing.T) {
 	p.awaitSuspended(t)
 }
 
-// TestASilentControlNodeCostsNoInstance has the control node cut off while nodes are resumed. With several control
-// hosts each run of the playbooks begins with that node.
+// TestASilentControlNodeCostsNoInstance cuts the control node off while nodes are resumed. With several control hosts,
+// each run of the playbooks begins with that node.
 func TestASilentControlNodeCostsNoInstance(t *testing.T) {
 	p := deployed(t, 6)
 	p.PlaybooksRunAgain(t, p.journal, harness.Nodes(p.Declaration.NodeGroups[0], 2, 6),
@@ -127,8 +127,8 @@ func TestASilentControlNodeCostsNoInstance(t *testing.T) {
 		func(t *testing.T) (end func()) { return p.CutOff(t, cluster.ControlNodeName) })
 }
 
-// trust demands that each host accepts the keys of Slurm's scripts, that these check the keys of both hosts, and that
-// both hosts know the host keys of the nodes.
+// trust checks that each host accepts the keys of Slurm's scripts, that the scripts check the keys of both hosts, and
+// that both hosts know the host keys of the nodes.
 func (p *pair) trust(t *testing.T) {
 	t.Helper()
 	home := filepath.Join(p.Dir, cluster.ControlHostName, "home", cluster.User)
@@ -167,14 +167,14 @@ func (p *pair) trust(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.FailNow() // calls would fail too
+		t.FailNow() // otherwise calls would fail too
 	}
 }
 
 // key returns a public key without its comment.
 func key(public string) string { return strings.Join(strings.Fields(public)[:2], " ") }
 
-// logins returns how often somebody has logged in on the other host.
+// logins returns the number of logins on the other host.
 func (p *pair) logins(t *testing.T) int {
 	t.Helper()
 	text, err := p.other.SSHLog()
@@ -182,7 +182,7 @@ func (p *pair) logins(t *testing.T) int {
 	return strings.Count(text, "Accepted publickey for")
 }
 
-// said demands a text in the log of Slurm's scripts.
+// said checks for a text in the log of Slurm's scripts.
 func (p *pair) said(t *testing.T, want string) {
 	t.Helper()
 	if log := p.OnControl(t, "cat", "/var/log/slurm/reconfigure.log"); !strings.Contains(log, want) {
@@ -202,14 +202,14 @@ func (p *pair) awaitSuspended(t *testing.T) {
 	})
 }
 
-// silent has the first host not answer, though its kernel accepts the connection: the call waits as long as
-// slurm_scripts_connect_timeout says, and is accepted by the other host.
+// silent stops the first host from answering, though its kernel accepts the connection: the call waits for
+// slurm_scripts_connect_timeout, and the other host accepts it.
 func (p *pair) silent(t *testing.T) {
 	t.Helper()
 	sshd, err := strconv.Atoi(p.ControlHostSSHD())
 	check(t, err)
 	check(t, syscall.Kill(sshd, syscall.SIGSTOP))
-	defer syscall.Kill(sshd, syscall.SIGCONT) //nolint:errcheck // it runs
+	defer syscall.Kill(sshd, syscall.SIGCONT) //nolint:errcheck // sshd runs
 	logins, begun := p.logins(t), time.Now()
 	p.handOver(t, "suspend", "node03")
 	t.Logf("a call that the first host does not answer took %s", time.Since(begun).Round(time.Millisecond))

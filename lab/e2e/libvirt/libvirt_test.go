@@ -1,5 +1,6 @@
-// Package libvirt_test tests on virtual machines of this computer's libvirt that a job creates its node, which is
-// removed after it: with Debian's kernel, cloud-init and systemd, real Terraform with its provider, Ansible and Slurm.
+// Package libvirt_test tests on virtual machines of this computer's libvirt that a node is created for a job and
+// removed afterwards: with Debian's kernel, cloud-init and systemd, real Terraform with its provider, Ansible and
+// Slurm.
 package libvirt_test
 
 import (
@@ -109,7 +110,7 @@ func (s site) onControlNode(command string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// await polls until a command on the control node prints what is wanted.
+// await polls until a command on the control node prints the wanted text.
 func (s site) await(limit time.Duration, command, want string) {
 	s.Helper()
 	deadline := time.Now().Add(limit)
@@ -125,8 +126,8 @@ func (s site) await(limit time.Duration, command, want string) {
 	}
 }
 
-// TestAJobRunsOnAVirtualMachine deploys a control node, submits a job, and waits until its node has come, the job has
-// run there, and the node is gone with all of its volumes.
+// TestAJobRunsOnAVirtualMachine deploys a control node, submits a job, and waits until its node has come up, the job
+// has run there, and the node has been removed with all of its volumes.
 func TestAJobRunsOnAVirtualMachine(t *testing.T) {
 	t.Attr("scenario", "a job has its node made, with cloud-init and systemd, and removed after it")
 	s := start(t)

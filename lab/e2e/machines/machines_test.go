@@ -12,8 +12,8 @@ import (
 
 // TestJobsHaveTheirMachineSwitchedOn runs two jobs on a machine that was never in service. The first time, the command
 // that switches it on hangs once, and it shuts down by itself when it is idle. The second time it needs no playbook;
-// its shutdown by SSH fails, and so does twice the command that switches it off. What a persistent machine is asked for
-// comes meanwhile.
+// its shutdown by SSH fails, and the command that switches it off fails twice. Requests for a persistent machine come
+// meanwhile.
 func TestJobsHaveTheirMachineSwitchedOn(t *testing.T) {
 	room.order(t, "on node02", fault{hangs: true, left: 1})
 	first := job(t)
@@ -50,7 +50,7 @@ func TestJobsHaveTheirMachineSwitchedOn(t *testing.T) {
 	})
 }
 
-// job returns a job that runs on node02 until it is let go, and was not requeued.
+// job returns a job that runs on node02 until the test ends it, and checks that it was not requeued.
 func job(t *testing.T) (id string) {
 	t.Helper()
 	id = lab.Job(t, "--nodelist=node02", harness.Until)
@@ -59,7 +59,7 @@ func job(t *testing.T) (id string) {
 	return id
 }
 
-// rebootAndRefuse has a persistent machine rebooted, and asks for what machines that exist do not have.
+// rebootAndRefuse reboots a persistent machine, and requests actions that existing machines do not support.
 func rebootAndRefuse(t *testing.T) {
 	t.Helper()
 	before := len(room.of("node01"))

@@ -1,5 +1,5 @@
-// Package machines_test tests on a lab whose machines exist that jobs have them switched on, and that they are switched
-// off when they are idle: with real slurmctld and slurmd, SSH and Ansible, and without a cloud and Terraform.
+// Package machines_test tests existing machines: they are switched on for jobs, and off when they are idle. The lab has
+// real slurmctld and slurmd, SSH and Ansible, and without a cloud and Terraform.
 package machines_test
 
 import (
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// declare changes the lab's declaration to machines that exist, and writes their table.
+// declare changes the lab's declaration to existing machines, and writes their table.
 func declare(d *cluster.Declaration) {
 	d.Provider = "machines"
 	d.ControlNode.Image, d.ControlNode.Flavor, d.ControlNode.Network = "existing", "lab", "existing"
@@ -61,7 +61,7 @@ func declare(d *cluster.Declaration) {
 	}
 }
 
-// command is what the control host has in the place of ipmitool(1).
+// command stands in for ipmitool(1) on the control host.
 const command = `#!/usr/bin/python3
 import sys, urllib.error, urllib.request
 verb, node = sys.argv[1:]

@@ -15,24 +15,24 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// Room is the machines of the lab, each with its address, and the switch of each.
+// Room has the machines of the lab, each with its address and power switch.
 type Room struct {
 	server *http.Server
 
 	lock   sync.Mutex
 	faults map[string]fault    // by verb and node
-	calls  map[string][]string // verbs by node, without looks at the state
+	calls  map[string][]string // verbs by node, except queries of the state
 }
 
-// fault is what becomes of some calls of a command.
+// fault is the fault of some calls of a command.
 type fault struct {
-	hangs bool // the command never ends; else it fails
+	hangs bool // the command hangs; otherwise it fails
 	left  int  // the number of calls
 }
 
 var addresses = map[string]string{"ctl": "10.77.0.10", "node01": "10.77.0.11", "node02": "10.77.0.12"}
 
-// listen has the switches answer on loopback.
+// listen makes the switches answer on loopback.
 func (r *Room) listen() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Room) handle(w http.ResponseWriter, q *http.Request) {
 			}},
 			AuthorizedKeys: []string{lab.Declaration.KeyPair.PublicKey},
 		})
-	case "off": // as a BMC, it answers at once
+	case "off": // like a BMC, it answers at once
 		go func() { _ = lab.Host.Stop(context.Background(), node) }()
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Room) handle(w http.ResponseWriter, q *http.Request) {
 	fmt.Fprintln(w, "Chassis Power is", state)
 }
 
-// called notes a call, and returns its fault.
+// called records a call and returns its fault.
 func (r *Room) called(verb, node string) fault {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -96,7 +96,7 @@ func (r *Room) called(verb, node string) fault {
 	return f
 }
 
-// order has the next calls of a command fail or hang. The test fails where they did not come.
+// order makes the next calls of a command fail or hang. The test fails if there were no such calls.
 func (r *Room) order(t *testing.T, what string, f fault) {
 	t.Helper()
 	r.lock.Lock()
@@ -112,20 +112,20 @@ func (r *Room) order(t *testing.T, what string, f fault) {
 	})
 }
 
-// of returns the verbs that were called for a node, without looks at the state.
+// of returns the verbs called for a node, except queries of the state.
 func (r *Room) of(node string) []string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return slices.Clone(r.calls[node])
 }
 
-// runs reports whether a machine is on.
+// runs reports whether a machine is switched on.
 func (r *Room) runs(node string) bool {
 	_, err := lab.Host.Root(node)
 	return err == nil
 }
 
-// Servers returns the machines that are on.
+// Servers returns the machines that are switched on.
 func (r *Room) Servers() []labcloud.Server {
 	var all []labcloud.Server
 	for node, address := range addresses {
@@ -141,5 +141,5 @@ func (r *Room) Servers() []labcloud.Server {
 // Files returns none: declare writes the table of the machines.
 func (r *Room) Files(string) map[string][]byte { return nil }
 
-// Close ends the switches.
+// Close closes the switches.
 func (r *Room) Close(context.Context) error { return r.server.Close() }

@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// ages changes the journal, so that the instances of nodes are ten days older.
+// ages edits the journal so that the instances of nodes are ten days older.
 func ages(t *testing.T, nodes ...string) {
 	t.Helper()
 	log := lab.Journal(t)
@@ -43,8 +43,8 @@ func ages(t *testing.T, nodes ...string) {
 	}
 }
 
-// TestOldNodesAreMadeAnewAfterTheirJobs has a cloud node with a job and an idle persistent node that are too old. What
-// takes their places has the site's own files, which were written since.
+// TestOldNodesAreMadeAnewAfterTheirJobs makes a cloud node with a job and an idle persistent node too old. Their new
+// instances have the site files, which were written since.
 func TestOldNodesAreMadeAnewAfterTheirJobs(t *testing.T) {
 	running := lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)
 	lab.AwaitJob(t, running, "RUNNING")
@@ -69,7 +69,7 @@ func TestOldNodesAreMadeAnewAfterTheirJobs(t *testing.T) {
 		}
 	}
 
-	// What differs otherwise is not this test's; an aged node is a note.
+	// Other differences do not concern this test; an aged node is a note.
 	if out, _ := lab.Call(t, "reconcile", "--recheck", "0s", "--fix"); !strings.Contains(out, "b01: taken out of use") {
 		t.Fatal(out)
 	}

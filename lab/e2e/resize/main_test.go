@@ -1,4 +1,4 @@
-// Package resize_test tests on a lab the resize of node groups, and the replacement of many nodes at once.
+// Package resize_test tests on a lab how node groups are resized, and how many nodes are replaced at once.
 package resize_test
 
 import (

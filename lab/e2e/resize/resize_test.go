@@ -95,7 +95,7 @@ func TestShrinkWaitsForTheJob(t *testing.T) {
 	if err := shrink.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = shrink.Wait() }) // it is killed below; this is for a test that ends before
+	t.Cleanup(func() { _ = shrink.Wait() }) // killed below; this is for a test that ends early
 	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
 		state, err := lab.NodeState("node04")
 		reason, _ := lab.NodeReason("node04")
@@ -120,13 +120,13 @@ func TestShrinkWaitsForTheJob(t *testing.T) {
 	lab.AwaitQuiet(t)
 	lab.AwaitNothingWaits(t)
 	lab.AssertTerraformIsClean(t)
-	// A node that is a cloud node now can be used as any other.
+	// A node that is now a cloud node can be used like any other.
 	again := lab.Job(t, "--nodelist=node04", "--wrap=true")
 	lab.AwaitJob(t, again, "COMPLETED")
 	lab.AwaitQuiet(t)
 }
 
-// TestBusyNodeThatIsDeclaredNoMore removes a node from the declaration: slurm.conf must have it while its job runs.
+// TestBusyNodeThatIsDeclaredNoMore removes a node from the declaration: slurm.conf must list it while its job runs.
 func TestBusyNodeThatIsDeclaredNoMore(t *testing.T) {
 	resizesBack(t)
 	id := lab.Job(t, "--nodelist=node06", harness.Until)

@@ -62,7 +62,7 @@ func TestASlurmConfThatWouldEndJobsIsRefused(t *testing.T) {
 	refuses([]string{"slurm.conf would end the 1 job(s) of partition wide"}, "deploy")
 	lab.OnControl(t, "scancel", waiting)
 
-	// The hardware of nodes without jobs may change, and so may that of the group when its jobs have ended.
+	// The hardware of nodes without jobs may change, and so may the group's when its jobs have ended.
 	edited.Partitions = all
 	edited.NodeGroups[1].Slurm = map[string]any{"CPUs": 4, "RealMemory": 500}
 	if err := lab.Declare(edited); err != nil {
@@ -88,10 +88,10 @@ func TestASlurmConfThatWouldEndJobsIsRefused(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-// TestTheDeclaredHardwareIsCheckedAgainstTheNodes declares less than the nodes have, which Slurm takes only without
-// config_overrides.
+// TestTheDeclaredHardwareIsCheckedAgainstTheNodes declares less hardware than the nodes have. Slurm accepts that only
+// without config_overrides.
 func TestTheDeclaredHardwareIsCheckedAgainstTheNodes(t *testing.T) {
-	t.Cleanup(func() { // after the declaration is restored
+	t.Cleanup(func() { // after the declaration was restored
 		if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}

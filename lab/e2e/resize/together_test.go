@@ -9,7 +9,7 @@ import (
 	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestSixteenNodesReimageTogether has sixteen slurmd make requests at once, each for its own node.
+// TestSixteenNodesReimageTogether makes sixteen slurmd make requests at once, each for its own node.
 func TestSixteenNodesReimageTogether(t *testing.T) {
 	resizesBack(t)
 	if out, code := lab.Call(t, "enlarge", "wide", "--to", "16"); code != 0 {
@@ -39,8 +39,8 @@ func TestSixteenNodesReimageTogether(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-// carriedSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of
-// a run has the same time in each plan that it serves.
+// carriedSince counts the updates since a request, and the runs of Terraform and Ansible that served them. A run that
+// serves several plans has an event with the same time in each.
 func carriedSince(t *testing.T, last reconfiguring.RequestID) (requests, applies, plays int) {
 	t.Helper()
 	log := lab.Journal(t)

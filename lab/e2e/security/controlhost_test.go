@@ -45,8 +45,8 @@ func TestTheControlHostsUserIsAnOrdinaryOne(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheControlHostRunsAsRoot has Slurm resume and suspend a node, and looks at the processes meanwhile, and
-// then at the files.
+// TestNothingOfTheControlHostRunsAsRoot checks the processes while Slurm resumes and suspends a node, and the files
+// afterwards.
 func TestNothingOfTheControlHostRunsAsRoot(t *testing.T) {
 	info, err := os.Stat(lab.Site)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestNothingOfTheControlHostRunsAsRoot(t *testing.T) {
 			t.Errorf("no %s of the user's was seen, so the test is no proof: %v", name, slices.Sorted(maps.Keys(users)))
 		}
 	}
-	// sshd, and how the test itself comes in.
+	// sshd, and the test's own entry.
 	for _, name := range []string{"sshd", "nsenter", "setpriv"} {
 		delete(others, name)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// TestAnotherDeclaredImageChangesNoInstance declares another image, and then Slurm suspends and resumes nodes. Existing
+// TestAnotherDeclaredImageChangesNoInstance declares another image; then Slurm suspends and resumes nodes. Existing
 // instances must not change, and new ones have the new image.
 func TestAnotherDeclaredImageChangesNoInstance(t *testing.T) {
 	long := lab.Job(t, "--nodelist=node03", "--wrap=until [ -e /tmp/go ]; do sleep 1; done")

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestARootedNodeReachesNothingElse tries, as root on a node, what the node's key to the control host opens.
+// TestARootedNodeReachesNothingElse tries, as root on a node, all ways in that the node's key to the control host might
+// open.
 func TestARootedNodeReachesNothingElse(t *testing.T) {
 	const keys, stolen = "/etc/slurm/reconfigure/", "/root/stolen"
 	host := lab.Declaration.ControlHost

@@ -1,5 +1,6 @@
-// Package security_test tests on a lab what must not be possible: for users, for root of a node, for who has stolen a
-// key, and for Terraform without a request. It tests too who runs what on the control host, and where secrets are.
+// Package security_test tests on a lab what must be impossible for users, for root on a node, for the thief of a key,
+// and for Terraform without a request. It also tests as which user programs run on the control host, and where secrets
+// are.
 package security_test
 
 import (

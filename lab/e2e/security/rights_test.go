@@ -24,7 +24,7 @@ func login(t *testing.T, key, node string) []string {
 	return known.Command(lab.Declaration.LoginUser, server.Addresses[0].String(), key)
 }
 
-// TestAStolenKeyForSlurm has somebody else use the key with which the control host drives Slurm.
+// TestAStolenKeyForSlurm uses the key with which the control host controls Slurm as a thief would.
 func TestAStolenKeyForSlurm(t *testing.T) {
 	key := filepath.Join(lab.StateDir(), "slurm_key")
 	to := login(t, key, cluster.ControlNodeName)
@@ -63,14 +63,14 @@ func run(t *testing.T, argv []string) (string, error) {
 	return string(out), err
 }
 
-// TestWhatRootOfAComputeNodeFinds searches a node for what opens others.
+// TestWhatRootOfAComputeNodeFinds searches a node for secrets that give access to other hosts.
 func TestWhatRootOfAComputeNodeFinds(t *testing.T) {
 	found := lab.On(t, "node01", "sh", "-c",
 		"grep -rlsI 'PRIVATE KEY' /etc /home /root /srv /usr/local /var | grep -v '^/etc/ssh/ssh_host_.*_key$' | sort")
-	if want := "/etc/slurm/reconfigure/id_ed25519"; found != want { // which may request the node's own update
+	if want := "/etc/slurm/reconfigure/id_ed25519"; found != want { // it may request the update of this node
 		t.Errorf("it finds the keys %q, not %q alone", found, want)
 	}
-	// The munge key opens Slurm: what it signs for root, slurmctld takes for root's.
+	// The munge key gives access to Slurm: slurmctld trusts that a message which it signed for root is from root.
 	lab.On(t, "node01", "scontrol", "update", "NodeName=node02", "Comment=by root of node01")
 	lab.On(t, "node01", "scontrol", "update", "NodeName=node02", "Comment=")
 	control, _ := lab.Server(cluster.ControlNodeName)
@@ -97,7 +97,7 @@ func TestWhatRootOfTheControlNodeFinds(t *testing.T) {
 	}
 }
 
-// TestAStolenAdminKey has somebody else use the key with which Ansible logs in.
+// TestAStolenAdminKey uses the key with which Ansible logs in as a thief would.
 func TestAStolenAdminKey(t *testing.T) {
 	for _, node := range []string{cluster.ControlNodeName, "node01"} {
 		out, err := run(t, append(login(t, lab.Declaration.PrivateKeyFile, node), "sudo", "-n", "id", "-u"))
@@ -114,7 +114,7 @@ func TestAStolenAdminKey(t *testing.T) {
 	}
 }
 
-// TestWhatAUserCanDo has a user without rights try what the tool does.
+// TestWhatAUserCanDo lets a user without rights try the actions of the tool.
 func TestWhatAUserCanDo(t *testing.T) {
 	for _, node := range []string{cluster.ControlNodeName, "node01"} {
 		alice := func(script string) (string, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// secret is text that only some files of the lab may have.
+// secret is text that only some files of the lab may contain.
 type secret struct {
 	text    string
 	holders []string // patterns of paths in the lab's folder
@@ -31,9 +31,9 @@ type secret struct {
 // home is the folder of the control host's user, in the lab's folder.
 const home = cluster.ControlHostName + "/home/" + cluster.User + "/"
 
-// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail, and
-// a playbook run crash. Then it searches what was printed, each command line, and each file of the control host and of
-// the nodes.
+// TestSecretsAreNowhereElse deploys and resumes, makes an instance, a playbook run and the login to the cloud fail, and
+// crashes a playbook run. Then it searches all output, each command line, and each file of the control host and of the
+// nodes.
 func TestSecretsAreNowhereElse(t *testing.T) {
 	secrets := seed(t)
 	commands := recordCommands(t)
@@ -106,15 +106,15 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	search(t, secrets)
 }
 
-// crashing aborts the next program of a name that starts on the control host, whose limit of core files is as high as
-// can be until the result is called.
+// crashing aborts the next program with a given name that starts on the control host. Until the result is called, the
+// limit of core files there is as high as possible.
 func crashing(t *testing.T, name string) func() {
 	t.Helper()
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &before); err != nil {
 		t.Fatal(err)
 	}
-	// What is started from here inherits it.
+	// Child processes inherit it.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: before.Max, Max: before.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func crashing(t *testing.T, name string) func() {
 	}
 }
 
-// seed is the secrets by name. Those of the environment are set.
+// seed returns the secrets by name. It sets those of the environment.
 func seed(t *testing.T) map[string]secret {
 	t.Helper()
 	secrets := map[string]secret{"cloud": {cluster.Password, []string{"site/clouds.yaml"}}}
@@ -192,7 +192,7 @@ func seed(t *testing.T) map[string]secret {
 	return secrets
 }
 
-// in reports whether text has the secret, plain or in Base64.
+// in reports whether text contains the secret, plain or in Base64.
 func (s secret) in(text []byte) bool {
 	encoded := base64.StdEncoding.EncodeToString([]byte(s.text))
 	return bytes.Contains(text, []byte(s.text)) || bytes.Contains(text, []byte(encoded[:len(encoded)-4]))
@@ -207,7 +207,7 @@ func (s secret) mayBeIn(path string) bool {
 	return false
 }
 
-// search reads all files of the lab but those of the images.
+// search reads all files of the lab except those of the images.
 func search(t *testing.T, secrets map[string]secret) {
 	t.Helper()
 	found := map[string]bool{}
@@ -273,7 +273,7 @@ func recordCommands(t *testing.T) func() []byte {
 	if err := unix.Bind(socket, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: idxProc}); err != nil {
 		t.Fatalf("the kernel's events of processes: %v", err)
 	}
-	// A burst of events must not be lost.
+	// No event of a burst may be lost.
 	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func recordCommands(t *testing.T) func() []byte {
 			t.Errorf("the kernel's events of processes: %v", err)
 		}
 	}
-	// So that the reader notices the end.
+	// This makes the reader notice the end.
 	pause := unix.Timeval{Usec: 100_000}
 	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &pause); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package trixie_test runs a small cluster of Debian 13, whose machines boot systemd: the control host too. Without
-// EIFFEL_MATRIX=1 it leaves out what does not depend on the release.
+// Package trixie_test runs a small cluster of Debian 13. Its machines, including the control host, boot systemd.
+// Without EIFFEL_MATRIX=1 it omits tests that do not depend on the release.
 package trixie_test
 
 import (

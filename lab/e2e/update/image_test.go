@@ -36,8 +36,8 @@ func images(t *testing.T) []listed {
 	return all
 }
 
-// TestImageOfACloudNode makes an image of a cloud node on which a job runs at first, and kills the worker while the
-// cloud saves the image. Then it resumes a node of the image.
+// TestImageOfACloudNode makes an image of a cloud node, on which a job runs at first, and kills the worker while the
+// cloud saves the image. Then it resumes a node with the image.
 func TestImageOfACloudNode(t *testing.T) {
 	const node = "node03"
 	job := lab.Job(t, "--nodelist="+node, harness.Until)
@@ -139,7 +139,7 @@ func TestImageOfACloudNode(t *testing.T) {
 	lab.AwaitQuiet(t) // it is powered down
 }
 
-// TestImageOfAPersistentNode makes an image of a node that comes back then, with its address and its former image.
+// TestImageOfAPersistentNode makes an image of a node, which then comes back with its address and its former image.
 func TestImageOfAPersistentNode(t *testing.T) {
 	lab.AwaitIdle(t, "node02")
 	before, addr := lab.Identities(t, "node02")["node02"], address(t, "node02")

@@ -25,7 +25,7 @@ func address(t *testing.T, node string) string {
 	return s.Addresses[0].String()
 }
 
-// bumpImage declares another image for the first group until the test ends. Then it restores the persistent nodes.
+// bumpImage declares another image for the first group until the test ends, and then restores the persistent nodes.
 func bumpImage(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -132,7 +132,7 @@ func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// readings returns how often slurmctld has read slurm.conf.
+// readings returns the number of times slurmctld has read slurm.conf.
 func readings(t *testing.T) int {
 	t.Helper()
 	log, err := lab.Command(cluster.ControlNodeName, "cat", "/var/log/slurm/slurmctld.log").Output()
@@ -158,7 +158,7 @@ func TestUsersUpdateWaitsForTheJob(t *testing.T) {
 		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: update"),
 			fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
 	})
-	// Requests for other nodes go on.
+	// Requests for other nodes are still carried out.
 	other := lab.Job(t, "--nodelist=node03", "--wrap=true")
 	lab.AwaitJob(t, other, "COMPLETED")
 	lab.AwaitJob(t, id, "COMPLETED")
@@ -308,7 +308,7 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// Slurm uses a node again when its reboot has timed out. So the failure must be set in Slurm, and after that.
+// Slurm uses a node again when its reboot has timed out. So the failure must be set in Slurm after that.
 func TestFailedReimageIsToldToSlurm(t *testing.T) {
 	before := lab.Identities(t, "node02")["node02"]
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node02"})

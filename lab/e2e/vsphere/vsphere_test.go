@@ -55,7 +55,7 @@ func declare(d *cluster.Declaration) {
 	d.ControlNode.Network, d.NodeGroups[0].Network = vcenter.Network, vcenter.Network
 }
 
-// scenario gives a test the words that docs/how-it-works/tested.md has for it.
+// scenario gives a test its words in docs/how-it-works/tested.md.
 func scenario(t *testing.T, words string) {
 	t.Helper()
 	needs.VSphere(t, checkout)
@@ -83,7 +83,7 @@ func TestNodesComeAndGoWithAJob(t *testing.T) {
 	awaitPeace(t)
 }
 
-// assertAddress checks that a node has the address that vCenter says.
+// assertAddress checks that a node has the address that vCenter reports.
 func assertAddress(t *testing.T, node string) {
 	t.Helper()
 	s, ok := lab.Server(node)
@@ -95,7 +95,7 @@ func assertAddress(t *testing.T, node string) {
 	}
 }
 
-// assertClean runs `terraform plan`, as an administrator would: it must plan no change.
+// assertClean runs `terraform plan` as an administrator would; it must plan no change.
 func assertClean(t *testing.T) {
 	t.Helper()
 	site := lab.Directory()
@@ -107,8 +107,8 @@ func assertClean(t *testing.T) {
 	}
 }
 
-// awaitPeace waits until only the control node and the persistent node are there and nothing waits, and checks that
-// Terraform would change nothing.
+// awaitPeace waits until only the control node and the persistent node exist and no request is open, and checks that
+// Terraform plans no change.
 func awaitPeace(t *testing.T) {
 	t.Helper()
 	lab.AwaitQuiet(t)

@@ -144,7 +144,7 @@ func (h *realHost) crash(id string) {
 	}
 }
 
-// boots is how often libvirt has started a domain after the first time.
+// boots returns the number of times libvirt started a domain after the first time.
 func (h *realHost) boots(id string) int {
 	h.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "libvirt", "log", "qemu", h.domain(id).Name+".log"))
@@ -152,8 +152,8 @@ func (h *realHost) boots(id string) int {
 	return bytes.Count(text, []byte("starting up libvirt version")) - 1
 }
 
-// TestClientIsACloud holds the client to the contract of operations, on a real libvirtd. A machine of another cluster
-// is there all the time.
+// TestClientIsACloud tests the client with the contract's suite on a real libvirtd, which always has a machine of
+// another cluster.
 func TestClientIsACloud(t *testing.T) {
 	t.Attr("scenario", "the client passes the checks of clouds, as with OpenStack")
 	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
@@ -184,7 +184,7 @@ func TestClientIsACloud(t *testing.T) {
 	})
 }
 
-// TestClientKnowsTheRoom holds the client to the contract of operations, on a real libvirtd.
+// TestClientKnowsTheRoom tests the client with the contract's suite on a real libvirtd.
 func TestClientKnowsTheRoom(t *testing.T) {
 	t.Attr("scenario", "the client knows the room of a host")
 	h := newHost(t)
@@ -217,7 +217,7 @@ func (h *realHost) daemonDomains() []string {
 	return ids
 }
 
-// TestARemovedServerLeavesNoVolume removes an instance with its console, and nothing of others.
+// TestARemovedServerLeavesNoVolume removes an instance with its console, but no volumes of others.
 func TestARemovedServerLeavesNoVolume(t *testing.T) {
 	t.Attr("scenario", "a removed virtual machine leaves no volume")
 	h := newHost(t)
@@ -225,7 +225,7 @@ func TestARemovedServerLeavesNoVolume(t *testing.T) {
 	h.must(h.client.RemoveServer(t.Context(), id, "node1", time.Now().Add(time.Hour)))
 	left, err := filepath.Glob(filepath.Join(h.daemon.PoolDir(), "*"))
 	h.must(err)
-	if len(left) != 2 { // the image, and the console of the other cluster's
+	if len(left) != 2 { // the image, and the other cluster's console
 		t.Errorf("the pool has %v", left)
 	}
 }

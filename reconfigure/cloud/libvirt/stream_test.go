@@ -19,7 +19,7 @@ type pipe struct{ net.Conn }
 func (p pipe) Dial() (net.Conn, error) { return p.Conn, nil }
 
 // TestAStreamThatEndsTwiceHoldsUpNothing downloads a volume from a server that ends each stream with several packets,
-// as libvirtd does on a busy computer.
+// as a busy libvirtd does.
 func TestAStreamThatEndsTwiceHoldsUpNothing(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()

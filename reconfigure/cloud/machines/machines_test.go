@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// room is a room with machines, of which the state is a file each. Its command is a shell script.
+// room has machines whose states are files. Their command is a shell script.
 type room struct {
 	*testing.T
 	client *Client
@@ -30,7 +30,7 @@ type room struct {
 
 	lock   sync.Mutex
 	nodes  map[string]reconfigure.Spec
-	writes []string // what the map of nodes said of a node when it was written
+	writes []string // the statuses that were written to the map of nodes, with the machine's state
 	states map[string]reconfigure.NodeState
 	silent error // Slurm does not answer
 	logins []string
@@ -119,15 +119,15 @@ func (r *room) must(err error) {
 	}
 }
 
-// file writes a file of the room. Scripts are executable.
+// file writes a file of the room with mode. Scripts are executable.
 func (r *room) file(name, text string) {
 	r.Helper()
-	syscall.ForkLock.RLock() // or a program that another test starts inherits the open script, which cannot be run then
+	syscall.ForkLock.RLock() // or another test's child inherits the open script, which then cannot run
 	defer syscall.ForkLock.RUnlock()
 	r.must(os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o755))
 }
 
-// log returns what the command was called for since the last call of log, without looks at the state.
+// log returns the calls of the command since the last call of log, except queries of the state.
 func (r *room) log() []string {
 	text, _ := os.ReadFile(filepath.Join(r.dir, "log"))
 	_ = os.Remove(filepath.Join(r.dir, "log"))
@@ -142,7 +142,7 @@ func spec(node string, power reconfigure.Power) reconfigure.Spec {
 	}
 }
 
-// TestClientIsACloud holds the client to the contract of operations, with a command that is a program.
+// TestClientIsACloud tests the client with the contract's suite, with a command that is a program.
 func TestClientIsACloud(t *testing.T) {
 	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		r := newRoom(t)
@@ -183,8 +183,8 @@ func (r *room) apply(ctx context.Context, c reconfigure.Change) error {
 	return errors.Join(err, failures["node1"])
 }
 
-// TestMachinesAreSwitched carries out changes of a machine that is on or off, and checks which commands are run, and
-// what the map of nodes says before and after each.
+// TestMachinesAreSwitched carries out changes of a machine that is on or off, and checks the commands and the map of
+// nodes before and after each of them.
 func TestMachinesAreSwitched(t *testing.T) {
 	on, off := spec("node1", ""), spec("node1", reconfigure.PowerOff)
 	control := reconfigure.Spec{Group: "control", ImageID: existing, FlavorID: "always", NetworkID: existing}
@@ -312,7 +312,7 @@ func TestMachinesAreSwitched(t *testing.T) {
 	}
 }
 
-// TestAFailureHasTheWordsOfTheCommand has a command fail whose arguments must not be shown.
+// TestAFailureHasTheWordsOfTheCommand makes a command fail whose arguments must not be shown.
 func TestAFailureHasTheWordsOfTheCommand(t *testing.T) {
 	r := newRoom(t)
 	r.nodes["node1"] = spec("node1", "")
@@ -328,7 +328,7 @@ func TestAFailureHasTheWordsOfTheCommand(t *testing.T) {
 	}
 }
 
-// TestAShutdownSparesTheCommand has a machine shut down by itself.
+// TestAShutdownSparesTheCommand makes a machine shut down by itself.
 func TestAShutdownSparesTheCommand(t *testing.T) {
 	r := newRoom(t)
 	r.nodes["node1"] = spec("node1", "")
@@ -344,7 +344,8 @@ func TestAShutdownSparesTheCommand(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatEndsWritesNothing ends a worker while it switches a machine on: the next one finds it as stopped.
+// TestAWorkerThatEndsWritesNothing ends a worker while it switches a machine on: the next worker finds the machine
+// stopped.
 func TestAWorkerThatEndsWritesNothing(t *testing.T) {
 	r := newRoom(t)
 	r.client.table.CommandSeconds = 60
@@ -374,7 +375,7 @@ func TestAWorkerThatEndsWritesNothing(t *testing.T) {
 	}
 }
 
-// TestARebootOutlastsPassingFailures has each command of a reboot fail once.
+// TestARebootOutlastsPassingFailures makes each command of a reboot fail once.
 func TestARebootOutlastsPassingFailures(t *testing.T) {
 	r := newRoom(t)
 	r.nodes["node1"] = spec("node1", "")
@@ -395,7 +396,7 @@ func TestARebootOutlastsPassingFailures(t *testing.T) {
 	}
 }
 
-// TestTheStateIsTheLastWord reads what commands print of a machine.
+// TestTheStateIsTheLastWord parses what commands print about a machine.
 func TestTheStateIsTheLastWord(t *testing.T) {
 	m := machine{node: "node1", flavor: Flavor{State: []string{"state"}}}
 	for printed, want := range map[string]reconfigure.ServerStatus{
@@ -423,14 +424,14 @@ func TestAMachineThatDoesNotSayIsUnknown(t *testing.T) {
 	}
 }
 
-// TestAMachineThatHangsDelaysNoOther lists machines of which the command of one hangs for longer than a list waits.
+// TestAMachineThatHangsDelaysNoOther lists machines when the command of one hangs for longer than a list waits.
 func TestAMachineThatHangsDelaysNoOther(t *testing.T) {
 	r := newRoom(t)
 	r.client.table.CommandSeconds = 60
 	r.nodes["node1"], r.nodes["node2"] = spec("node1", ""), spec("node2", "")
 	r.file("node1.state", "while ! [ -e go ]; do sleep 0.02; done; echo on; exit\n")
 	r.file("node2", "on\n")
-	for range 2 { // the question is asked once
+	for range 2 { // the command runs only once
 		servers, err := r.client.Servers(t.Context(), nodeset.NodeSet{})
 		r.must(err)
 		if servers["node1"][0].Status != statusUnknown || !servers["node2"][0].Active() {
@@ -461,7 +462,7 @@ func TestAnOperationWaitsForTheSwitch(t *testing.T) {
 	r.nodes["node1"] = spec("node1", "")
 	shard := r.client.Shard("node1")
 	for action, want := range map[reconfigure.Action]reconfigure.Effect{
-		reconfigure.Create:  "", // it is in service already
+		reconfigure.Create:  "", // already in service
 		reconfigure.Replace: reconfigure.EffectReplace, reconfigure.Start: reconfigure.EffectStart,
 		reconfigure.Stop: reconfigure.EffectStop, reconfigure.Remove: reconfigure.EffectDelete,
 		reconfigure.Configure: "",
@@ -485,7 +486,7 @@ func TestAnOperationWaitsForTheSwitch(t *testing.T) {
 	}
 }
 
-// TestTheTableIsChecked reads tables with a mistake.
+// TestTheTableIsChecked reads tables with one mistake each.
 func TestTheTableIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		`{flavors: {big: {}}}`: "",

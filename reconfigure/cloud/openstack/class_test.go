@@ -10,9 +10,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// said is a status code and a message, and the class that they have. The messages of Terraform's provider 1.54.1 and of
-// gophercloud 2.15 were recorded from the lab's cloud; port numbers are removed. The others are from the sources of the
-// services, in the named releases.
+// said is a status code and a message, with their class. The messages of Terraform's provider 1.54.1 and of gophercloud
+// 2.15 were recorded from the lab's cloud; port numbers are removed. The others are from the sources of the services in
+// the named releases.
 type said struct {
 	code  int // zero: there is no code
 	words string
@@ -70,7 +70,7 @@ func answers() map[string]said {
 		"not ACTIVE, by the outer time limit": {0, `Error waiting for instance (3fe81bd1-7534-4c27-8aee-24baf13e7614) to ` +
 			`become ready: timeout while waiting for state to become 'success' (timeout: 20s)`, boot},
 
-		// gophercloud 2, which provider 3 has too.
+		// gophercloud 2, which provider 3 uses too.
 		"quota, by code": {403, `Expected HTTP response code [200 202] when accessing ` + postServers +
 			`, but got 403 instead: {"forbidden": {"code": 403, "message": "Quota exceeded for cores, ram: Requested ` +
 			`4, 8192, but already used 46, 90112 of 48, 98304 cores, ram"}}`, quota},
@@ -151,7 +151,7 @@ func TestClassOfAnInstanceInError(t *testing.T) {
 		"Build of instance 1 aborted: Too Many Requests (HTTP 429)":                      reconfigure.ClassRateLimit,
 		"Build of instance 1 aborted: Image 1 could not be found.":                       reconfigure.ClassMissing,
 		"Build of instance 1 aborted: Failed to allocate the network":                    reconfigure.ClassOther,
-		// of the hypervisor, not an answer of the API
+		// from the hypervisor, not an answer of the API
 		"Internal Server Error": reconfigure.ClassOther,
 	} {
 		if got := faultClass(words); got != want {

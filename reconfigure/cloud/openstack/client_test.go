@@ -37,7 +37,7 @@ func quick() tempo {
 	}
 }
 
-// lab is a cloud with a client that is logged in.
+// lab is a cloud with a logged-in client.
 type lab struct {
 	*testing.T
 	cloud  *labcloud.Cloud
@@ -95,7 +95,7 @@ func newTimedLab(t *testing.T, h labcloud.Hypervisor, timings labcloud.Timings) 
 	return l
 }
 
-// order orders a fault.
+// order adds a fault.
 func (l *lab) order(kind labcloud.Kind, call string, count int) {
 	l.Helper()
 	if _, err := l.cloud.Faults().Add(labcloud.Fault{Kind: kind, Call: call, Count: count}); err != nil {
@@ -103,8 +103,8 @@ func (l *lab) order(kind labcloud.Kind, call string, count int) {
 	}
 }
 
-// create makes a server of the cluster with an id and waits until it is there. All clusters have one name. Without an
-// id it is as earlier versions made it.
+// create makes a server of the cluster with an id and waits until it is ACTIVE. All clusters have the same name.
+// Without an id, the server is as earlier versions made it.
 func (l *lab) create(name, cluster, status string) *servers.Server {
 	l.Helper()
 	networks, err := l.client.findNetwork(l.Context(), "cluster")
@@ -209,7 +209,7 @@ func TestCancelEndsACallAndItsRepetitions(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	l.order(labcloud.ServerError, "GET servers/detail", 100)
 	l.client.tempo.pause, l.client.tempo.longest = time.Hour, time.Hour
-	// On a computer with other load no answer may come within the first limit.
+	// On a busy computer, an answer may take longer than the first limit.
 	for limit := 50 * time.Millisecond; ; limit *= 4 {
 		ctx, cancel := context.WithCancel(t.Context())
 		stop := time.AfterFunc(limit, cancel)
@@ -253,7 +253,7 @@ func TestPauseGrowsIsCappedAndListensToTheCloud(t *testing.T) {
 	}
 }
 
-// TestARefusedConnectionIsToldBeforeTheCallersTimeEnds has a caller with less time than the next attempt is away.
+// TestARefusedConnectionIsToldBeforeTheCallersTimeEnds uses a caller whose time ends before the next attempt.
 func TestARefusedConnectionIsToldBeforeTheCallersTimeEnds(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
@@ -273,7 +273,7 @@ func TestARefusedConnectionIsToldBeforeTheCallersTimeEnds(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWithoutADateHasNoTime is of a server without a clock (RFC 9110, 6.6.1).
+// TestAnAnswerWithoutADateHasNoTime tests a server without a clock (RFC 9110, 6.6.1).
 func TestAnAnswerWithoutADateHasNoTime(t *testing.T) {
 	for _, date := range [][]string{nil, {"Mon, 02 Mar 2026 10:00:00 GMT"}} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -291,7 +291,7 @@ func TestAnAnswerWithoutADateHasNoTime(t *testing.T) {
 	}
 }
 
-// TestTheImageOfAnInterruptedShelveIsRemoved has images of that name of two servers.
+// TestTheImageOfAnInterruptedShelveIsRemoved uses images with that name from two servers.
 func TestTheImageOfAnInterruptedShelveIsRemoved(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	one, other := l.create("node01", "eiffel", "ACTIVE"), l.create("node01", "eiffel", "ACTIVE")

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 )
 
-// TestClientIsACloud holds the client to the contract of operations. A server of another cluster is there all the time.
+// TestClientIsACloud tests the client with the contract's suite. The cloud always has a server of another cluster.
 func TestClientIsACloud(t *testing.T) {
 	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		boots := &bootCounter{boots: map[string]int{}, consoles: map[string][]string{}}
@@ -42,7 +42,7 @@ func TestClientIsACloud(t *testing.T) {
 	})
 }
 
-// TestClientMakesImages holds the client to the contract of operations.
+// TestClientMakesImages tests the client with the contract's suite.
 func TestClientMakesImages(t *testing.T) {
 	cloudtest.TestImages(t, func(t *testing.T) cloudtest.ImagesSetup {
 		camera := &camera{saved: make(chan struct{})}
@@ -70,7 +70,7 @@ func TestClientMakesImages(t *testing.T) {
 	})
 }
 
-// camera is a hypervisor whose snapshots end together.
+// camera is a hypervisor whose snapshots all end at the same time.
 type camera struct {
 	labcloud.Null
 	saved chan struct{}
@@ -106,7 +106,7 @@ func TestImageWhoseAnswerIsLostIsBegunOnce(t *testing.T) {
 	}
 }
 
-// TestImageThatIsRefusedSaysWhy refuses the call, as for a quota.
+// TestImageThatIsRefusedSaysWhy makes Nova reject the call, as for a quota.
 func TestImageThatIsRefusedSaysWhy(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	node := reconfigure.Instance{Node: "node1", ID: l.create("node1", "eiffel", "ACTIVE").ID}

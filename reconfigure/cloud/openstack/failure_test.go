@@ -84,7 +84,7 @@ func TestErrorsAreForPeopleAndKeepTheirCause(t *testing.T) {
 	}
 }
 
-// TestNoErrorHasAnAddressOfTheAPI asks a cloud that answers with errors, and then one that is gone.
+// TestNoErrorHasAnAddressOfTheAPI calls a cloud that answers with errors, and then one that is unreachable.
 func TestNoErrorHasAnAddressOfTheAPI(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	for _, call := range []string{

@@ -16,14 +16,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// as is a client of the cluster of that id.
+// as returns a client of the cluster with this id.
 func (l *lab) as(identity reconfigure.Identity) *Client {
 	c := *l.client
 	c.config.Identity = identity
 	return &c
 }
 
-// names are the nodes of what a client lists.
+// names returns the nodes in a client's list.
 func names[T any](t *testing.T, all map[string][]T, err error) []string {
 	t.Helper()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cloudtest"
 )
 
-// asked is the kinds of filtered lists that the client has asked for in all tests of the package.
+// asked has the kinds of filtered lists that the client has requested in all tests of the package.
 var asked = struct {
 	sync.Mutex
 	kinds map[string]bool
@@ -25,8 +25,8 @@ func noteQuestion(r *http.Request) {
 	}
 }
 
-// TestMain fails the package's tests if the client has asked a cloud for a kind of list that no check of package
-// cloudtest asks the real OpenStack for.
+// TestMain fails the package's tests if the client has requested a kind of list that no check of package cloudtest
+// requests from the real OpenStack.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	for kind := range asked.kinds {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestEveryQuestionIsKnown keeps the list of cloudtest free of what the client does not ask for.
+// TestEveryQuestionIsKnown keeps kinds that the client does not request out of cloudtest's list.
 func TestEveryQuestionIsKnown(t *testing.T) {
 	t.Run("asking", func(t *testing.T) {
 		t.Run("servers", TestServersAreAskedForByName)

@@ -15,7 +15,7 @@ import (
 func TestRemoveServerRemovesJustThatServer(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	orphan, twin := l.create("node1", "eiffel", "ACTIVE"), l.create("node1", "eiffel", "ACTIVE")
-	for range 2 { // the second time it is not there any more
+	for range 2 { // the second time it no longer exists
 		if err := l.client.RemoveServer(t.Context(), orphan.ID, "node1", time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestRemoveServerLooksOnceMore(t *testing.T) {
 	}
 }
 
-// stayer is a hypervisor whose machines do not go.
+// stayer is a hypervisor that never removes its machines.
 type stayer struct {
 	labcloud.Null
 	end chan struct{}

@@ -84,7 +84,7 @@ func TestResolveSaysWhatTheCloudSays(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			l := newLab(t, labcloud.Null{})
 			l.order(kind, "GET images", 100)
-			// That the network is not there says nothing of the image.
+			// A missing network says nothing about the image.
 			got := l.client.Resolve(t.Context(), reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "nothing"})
 			if got.Err == "" || got.FlavorID != "" || got.Class != class {
 				t.Errorf("%+v", got)

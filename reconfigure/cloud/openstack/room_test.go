@@ -8,8 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 )
 
-// TestClientKnowsTheQuota holds the client to the contract of operations. Each server is of another
-// cluster.
+// TestClientKnowsTheQuota tests the client with the contract's suite. Each server belongs to another cluster.
 func TestClientKnowsTheQuota(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	cloudtest.TestQuota(t, cloudtest.QuotaSetup{

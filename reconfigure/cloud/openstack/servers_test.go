@@ -67,7 +67,7 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	}
 }
 
-// TestServersAreAskedForByName has the cloud select by name as Nova on MariaDB does.
+// TestServersAreAskedForByName selects by name as Nova on MariaDB does.
 func TestServersAreAskedForByName(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	var many []string
@@ -126,7 +126,7 @@ func TestFiltersOfNames(t *testing.T) {
 	})
 }
 
-// selecting returns how many of these filters select a name.
+// selecting returns the number of these filters that select a name.
 func selecting(filters []string, name string) (n int) {
 	for _, filter := range filters {
 		if regexp.MustCompile(filter).MatchString(name) {
@@ -136,7 +136,8 @@ func selecting(filters []string, name string) (n int) {
 	return n
 }
 
-// TestFiltersSelectFewOthers counts the calls for nodes of a cluster of 4000, and the servers that they select.
+// TestFiltersSelectFewOthers counts the calls for nodes of a cluster of 4000 nodes, and the servers that the calls
+// select.
 func TestFiltersSelectFewOthers(t *testing.T) {
 	var all []string
 	for i := range 4000 {
@@ -215,10 +216,10 @@ func TestAddressIsTheFirstFixedOneOfVersion4(t *testing.T) {
 	}
 }
 
-// switchboard is a hypervisor that notes the reboots, and on which soft ones may take their time.
+// switchboard is a hypervisor that records reboots, and whose soft reboots may take time.
 type switchboard struct {
 	labcloud.Null
-	over func() bool // a soft reboot does not end before
+	over func() bool // the end of a soft reboot
 	lock sync.Mutex
 	hard []bool
 }
@@ -318,7 +319,7 @@ func TestPortIsTheOnlyOneOfAServer(t *testing.T) {
 	}
 }
 
-// TestServersAreOneCall counts what the cloud is asked.
+// TestServersAreOneCall counts the calls to the cloud.
 func TestServersAreOneCall(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	for _, node := range []string{"node1", "node2", "node3"} {
@@ -342,7 +343,7 @@ func TestServersAreOneCall(t *testing.T) {
 	}
 }
 
-// TestFaultsOfServersWithoutAHostAreAskedForOneByOne is because Nova's list does not have them.
+// TestFaultsOfServersWithoutAHostAreAskedForOneByOne exists because Nova's list lacks these faults.
 func TestFaultsOfServersWithoutAHostAreAskedForOneByOne(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	l.create("node1", "eiffel", "ACTIVE")

@@ -96,13 +96,13 @@ func (s *site) create(node, cluster string) string {
 	return vm.UUID(s.Context())
 }
 
-// clone makes a virtual machine of the first template, on the first host of the cluster. Nothing marks it.
+// clone makes a virtual machine of the first template, on the first host of the cluster. It has no mark.
 func (s *site) clone(name string) *object.VirtualMachine {
 	s.Helper()
 	return s.cloneTo(name, vcenter.Pool, vcenter.Hosts()[0])
 }
 
-// cloneTo makes one in a resource pool, on a host.
+// cloneTo makes a virtual machine in a resource pool, on a host.
 func (s *site) cloneTo(name, inPool, onHost string) *object.VirtualMachine {
 	s.Helper()
 	finder, err := s.center.Finder(s.Context())
@@ -147,7 +147,7 @@ func (s *site) vm(id string) *object.VirtualMachine {
 	return object.NewVirtualMachine(s.center.Client().Client, found.Reference())
 }
 
-// disconnect has vCenter say that it cannot read the files of a virtual machine.
+// disconnect makes vCenter report that it cannot read the files of a virtual machine.
 func (s *site) disconnect(id string) {
 	s.Helper()
 	s.center.Change(s.vm(id).Reference(), types.PropertyChange{
@@ -155,7 +155,7 @@ func (s *site) disconnect(id string) {
 	})
 }
 
-// say has a guest say more than it has said already.
+// say makes a guest publish more text.
 func (s *site) say(id, text string) {
 	s.Helper()
 	m, err := s.client.must(s.Context(), id)
@@ -167,8 +167,8 @@ func (s *site) say(id, text string) {
 	}}))
 }
 
-// TestClientIsACloud holds the client to the contract of operations, on the simulator. A machine of another cluster is
-// there all the time, and one that nobody has marked.
+// TestClientIsACloud tests the client with the contract's suite on the simulator, which always has a machine of another
+// cluster and one without a mark.
 func TestClientIsACloud(t *testing.T) {
 	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		s := newSite(t)
@@ -196,8 +196,8 @@ func TestClientIsACloud(t *testing.T) {
 	})
 }
 
-// TestClientKnowsTheRoom holds the client to the contract of operations, on the simulator, for a resource pool and for
-// a table of hosts. What is elsewhere does not count.
+// TestClientKnowsTheRoom tests the client with the contract's suite on the simulator, for a resource pool and for a
+// table of hosts. Machines elsewhere do not count.
 func TestClientKnowsTheRoom(t *testing.T) {
 	for name, change := range map[string]func(*Table, reconfigure.Use){
 		"a resource pool": func(t *Table, limit reconfigure.Use) {
@@ -227,7 +227,7 @@ func TestClientKnowsTheRoom(t *testing.T) {
 	}
 }
 
-// TestAnEndedSessionIsBegunAgain ends the client's session, as vCenter does when nothing was asked for a while.
+// TestAnEndedSessionIsBegunAgain ends the client's session, as vCenter does when a session is idle.
 func TestAnEndedSessionIsBegunAgain(t *testing.T) {
 	s := newSite(t)
 	id := s.create("node1", "eiffel")
@@ -239,8 +239,8 @@ func TestAnEndedSessionIsBegunAgain(t *testing.T) {
 	}
 }
 
-// TestVCenterIsTrustedByItsCertificateOnly logs in without the certificate, and with a wrong password: both are errors
-// of their own.
+// TestVCenterIsTrustedByItsCertificateOnly logs in without the certificate, and with a wrong password: each is a
+// different error.
 func TestVCenterIsTrustedByItsCertificateOnly(t *testing.T) {
 	s := newSite(t)
 	s.client.table.Password = "wrong"
@@ -260,7 +260,7 @@ func TestVCenterIsTrustedByItsCertificateOnly(t *testing.T) {
 	}
 }
 
-// TestSourcesThatNoNodeCanBeMadeOfAreNamed resolves an image with a larger disk than the flavor's.
+// TestSourcesThatNoNodeCanBeMadeOfAreNamed resolves an image whose disk is larger than the flavor's.
 func TestSourcesThatNoNodeCanBeMadeOfAreNamed(t *testing.T) {
 	s := newSite(t)
 	source := reconfigure.Source{Image: vcenter.ImageV1, Flavor: "tiny", Network: vcenter.Network}
@@ -278,7 +278,7 @@ func TestSourcesThatNoNodeCanBeMadeOfAreNamed(t *testing.T) {
 	}
 }
 
-// TestOtherInstancesAreNamedAsOthers lists what is beside the cluster.
+// TestOtherInstancesAreNamedAsOthers lists instances that do not belong to the cluster.
 func TestOtherInstancesAreNamedAsOthers(t *testing.T) {
 	s := newSite(t)
 	ours := s.create("node1", "eiffel")
@@ -306,7 +306,7 @@ func TestOtherInstancesAreNamedAsOthers(t *testing.T) {
 	}
 }
 
-// TestAGuestThatDoesNotShutDownIsSwitchedOff reboots one that ignores the request.
+// TestAGuestThatDoesNotShutDownIsSwitchedOff reboots a guest that ignores the request.
 func TestAGuestThatDoesNotShutDownIsSwitchedOff(t *testing.T) {
 	s := newSite(t)
 	id := s.create("node1", "eiffel")

@@ -177,7 +177,7 @@ func TestErrorsOfTheProviderHaveClasses(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedEntryIsRead reads that of docs/guides/clouds.md, with the resource pool and with hosts instead.
+// TestTheDocumentedEntryIsRead reads the entry in docs/guides/clouds.md, with the resource pool and then with hosts.
 func TestTheDocumentedEntryIsRead(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guides", "clouds.md"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// written opens a log and writes a line to it; it stays open until the test ends, or until somebody closes it.
+// written opens a log and writes a line to it; the log stays open until the test closes it or ends.
 func written(t *testing.T, l Folder, name, line string) *os.File {
 	t.Helper()
 	file, err := l.Open(name)
@@ -34,7 +34,7 @@ func shut(t *testing.T, files ...*os.File) {
 	}
 }
 
-// demandLogs compares what is in the folder, by name.
+// demandLogs compares the files in the folder, by name.
 func demandLogs(t *testing.T, what string, l Folder, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
@@ -87,7 +87,7 @@ func TestLogsAreSetAsideEachDayAndRemovedWhenTheyAreOld(t *testing.T) {
 		"worker.log." + on(0): "first\n", "worker.log." + on(1): "second\n", "empty.log": "", "ansible.log." + on(0): "one\n",
 	})
 
-	// A process has had its log set aside by another host, say, and has it open still.
+	// For example, another host has set aside the log of a process that still has it open.
 	reader, err := Folder{l.Dir}.Open("worker.log." + on(0))
 	if err != nil {
 		t.Fatal(err)

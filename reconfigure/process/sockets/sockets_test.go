@@ -19,7 +19,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// makes, in the environment, has the test binary make a folder with a socket, name it, and die.
+// makes is an environment variable that makes the test binary make a folder with a socket, print its name, and die.
 const makes = "TEST_SOCKETS"
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// twice plays a resume with two attempts and a fault. It calls happens after the wait for SSH of the numbered attempt.
+// twice runs a resume with two attempts and a fault. It calls happens after the wait for SSH of the numbered attempt.
 func twice(t *testing.T, fault simulate.Fault, try int, happens func(*play)) *play {
 	t.Helper()
 	s := scene{
@@ -48,8 +48,8 @@ func (p *play) wantCode(id reconfigure.RequestID, want reconfigure.Code) {
 	}
 }
 
-// TestSlurmGivesUpWhileThereIsASecondAttempt checks that the suspend that Slurm asks for waits for the resume, and is
-// carried out then.
+// TestSlurmGivesUpWhileThereIsASecondAttempt checks that the suspend that Slurm requests waits for the resume, and is
+// then carried out.
 func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  simulate.Fault
@@ -87,8 +87,8 @@ func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 	}
 }
 
-// TestStormOfRetries plays storms with only those node faults for which there is a second attempt. Workers die, jobs
-// end meanwhile and Slurm gives nodes up.
+// TestStormOfRetries runs storms with only those node faults that allow a second attempt. Meanwhile workers die, jobs
+// end, and Slurm gives up nodes.
 func TestStormOfRetries(t *testing.T) {
 	kinds := []string{
 		"jobs need", "jobs need", "jobs end on", "Slurm gives up", "kill", "node fault", "node fault", "slurmd is slow",
@@ -109,7 +109,7 @@ func TestSecondAttemptBeginsAtOnce(t *testing.T) {
 		p := twice(t, simulate.Lemon, 1, func(*play) {})
 		p.wantCode(1, reconfigure.CodeDone)
 		s := p.cluster().Settings
-		if took := time.Since(begun); took >= s.BootTimeout+2*time.Minute { // its worker needs less than that
+		if took := time.Since(begun); took >= s.BootTimeout+2*time.Minute { // its worker needs less time than that
 			t.Errorf("it took %s", took)
 		}
 		if n := p.world.Node("p3"); n.State != "ALLOCATED+CLOUD" || !n.Job || n.Instance.ID == "" {

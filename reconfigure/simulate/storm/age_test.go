@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestStormOfOldNodes plays storms in which Slurm powers many nodes down when their jobs have ended. Some of them
-// become persistent meanwhile.
+// TestStormOfOldNodes runs storms in which Slurm powers down many nodes when their jobs have ended. Some of them become
+// persistent meanwhile.
 func TestStormOfOldNodes(t *testing.T) {
-	var kinds []string // the first ones are drawn most often
+	var kinds []string // the first kinds are drawn most often
 	for range 10 {
 		kinds = append(kinds, "jobs need", "time passes", "retire", "time passes", "jobs end on")
 	}

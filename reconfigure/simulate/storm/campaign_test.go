@@ -20,7 +20,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// campaign returns what a controller takes campaigns on with.
+// campaign returns the controller's dependencies for campaigns.
 func (l *life) campaign(open func() reconfigure.Cluster) func(context.Context) (time.Duration, bool) {
 	runner := campaign.Runner{Journal: diary{l}, Open: func(context.Context) (campaign.Site, error) {
 		l.alive()
@@ -38,7 +38,7 @@ func (l *life) campaign(open func() reconfigure.Cluster) func(context.Context) (
 	return runner.Advance(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
-// tester is Slurm, for the test of a canary.
+// tester plays Slurm in the test of a canary.
 type tester struct{ *life }
 
 func (s tester) Reserve(ctx context.Context, name, node string) error {
@@ -67,7 +67,7 @@ func (s tester) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string)
 	return s.world.Drain(ctx, nodes, reason)
 }
 
-// crusade is a campaign in a world of its own.
+// crusade is a campaign in a separate world.
 type crusade struct {
 	*play
 	nodes int
@@ -81,7 +81,7 @@ func beginCampaign(t *testing.T, nodes int, spoiled string, change func(*reconfi
 	}
 	s.prepare = func(w *simulate.World) {
 		w.Spoil(spoiled)
-		for i := 1; i <= nodes; i += 3 { // every third node has a job, and gets another one when it can
+		for i := 1; i <= nodes; i += 3 { // every third node has a job, and later gets another one if possible
 			node := s.was.Groups[0].Node(i)
 			w.StartJob(node)
 			time.AfterFunc(time.Duration(40+i)*time.Second, func() { w.EndJob(node) })
@@ -108,7 +108,7 @@ func beginCampaign(t *testing.T, nodes int, spoiled string, change func(*reconfi
 	return crusade{p, nodes}
 }
 
-// work runs a worker until the campaign needs none, or until it is killed at a moment.
+// work runs a worker until the campaign needs none, or until the worker is killed at a moment.
 func (c crusade) work(killed int) (*life, error) {
 	l := newLife(c.world, c.book)
 	l.end, l.job, l.pace = killed, "true", time.Second
@@ -116,7 +116,7 @@ func (c crusade) work(killed int) (*life, error) {
 	return l, err
 }
 
-// result is what must not depend on kills.
+// result is the part of a campaign's result that must not depend on kills.
 func (c crusade) result() (reconfigure.Campaign, view) {
 	c.Helper()
 	time.Sleep(10 * time.Minute) // until the jobs have ended
@@ -156,7 +156,7 @@ func (c crusade) updated(requests int) {
 	}
 }
 
-// TestACampaignSurvivesEachKill kills the worker of a campaign at each of its moments in turn.
+// TestACampaignSurvivesEachKill kills the worker of a campaign at each moment in turn.
 func TestACampaignSurvivesEachKill(t *testing.T) {
 	for name, s := range map[string]struct {
 		spoiled         string
@@ -201,15 +201,15 @@ func TestACampaignSurvivesEachKill(t *testing.T) {
 						t.Errorf("killed at moment %d, when it had just %s: lost %v, orphans %v (-undisturbed +got):\n%s\ncalls %q",
 							moment, l.last, now.Lost, now.Orphans, diff, c.world.Calls())
 					}
-					time.Sleep(time.Hour) // until batchers of the killed worker have given up waiting
+					time.Sleep(time.Hour) // until the batchers of the killed worker have given up waiting
 				})
 			}
 		})
 	}
 }
 
-// TestACampaignOverTwentyNodes has jobs on some of the nodes, and its worker killed twice. At no time more nodes are
-// away than may be.
+// TestACampaignOverTwentyNodes has jobs on some of the nodes and two kills of its worker. The number of unavailable
+// nodes never exceeds the limit.
 func TestACampaignOverTwentyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := beginCampaign(t, 20, "", func(c *reconfigure.Campaign) { c.Batch, c.MaxUnavailable = 5, 4 })
@@ -249,11 +249,11 @@ func TestACampaignOverTwentyNodes(t *testing.T) {
 				t.Errorf("%s: %+v", node, n)
 			}
 		}
-		time.Sleep(time.Hour) // until batchers of the killed workers have given up waiting
+		time.Sleep(time.Hour) // until the batchers of the killed workers have given up waiting
 	})
 }
 
-// TestACampaignRestsInAPause pauses the whole cluster, which is not to pause the campaign.
+// TestACampaignRestsInAPause pauses the whole cluster, which must not pause the campaign.
 func TestACampaignRestsInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := beginCampaign(t, 4, "", nil)

@@ -32,14 +32,14 @@ func (k *looks) get() (reconcile.Look, time.Duration) {
 	return k.last, k.every
 }
 
-// end has the workers compare no more, so that they end when no request is left.
+// end makes the workers stop comparing, so that they end when no request is left.
 func (k *looks) end() {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	k.every = 0
 }
 
-// compare returns what a controller compares the sources with, as package worker does; nil if it does not.
+// compare returns the controller's comparison of the sources, as package worker does; nil if it does not compare.
 func (l *life) compare(open func() reconfigure.Cluster) func(context.Context) (time.Duration, bool) {
 	if l.looks == nil {
 		return nil
@@ -59,7 +59,7 @@ func (l *life) compare(open func() reconfigure.Cluster) func(context.Context) (t
 			Cluster: cluster, Journal: diary{l}, MinAge: reconcile.DefaultMinAge,
 			Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
 				seen, err := site.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
-				l.takes(l.pace) // so that much happens between the look and the fix
+				l.takes(l.pace) // so that much happens between the comparison and the fix
 				return seen, err
 			},
 			Cloud:     func(context.Context) (reconcile.Cloud, error) { return cloud{l, l.deps.Cloud}, nil },
@@ -79,7 +79,7 @@ func (l *life) compare(open func() reconfigure.Cluster) func(context.Context) (t
 			}
 			return nil
 		}
-		_ = r.Unattended(ctx, last, reconcile.StaleAfter*every, keep, tell) // what failed is tried again
+		_ = r.Unattended(ctx, last, reconcile.StaleAfter*every, keep, tell) // failed fixes are tried again
 		return every, true
 	}
 }
@@ -111,12 +111,12 @@ var (
 	_ operation.Scheduler = slurm{}
 )
 
-// healed gives the workers' own comparison the time that it needs, and checks that no cloud node is left that costs money
-// for nothing, or that Slurm waits for in vain. A node that an administrator has taken out of use is left alone.
+// healed gives the workers' comparison enough time. Then it checks that no cloud node is left that costs money for
+// nothing or that Slurm waits for in vain. Nodes that an administrator has taken out of use do not count.
 func (s *storm) healed() {
 	all := step{nodes: s.cluster().Nodes().Names()}
 	for range 3 {
-		s.pass(time.Hour + 10*time.Minute) // a fix that failed is tried again after an hour
+		s.pass(time.Hour + 10*time.Minute) // a failed fix is tried again after an hour
 		s.end(all)
 		s.suspendDown()
 	}
@@ -140,7 +140,7 @@ func (s *storm) healed() {
 }
 
 // suspendDown ends SuspendTime for cloud nodes that are DOWN and have an instance. Slurm powers down DOWN nodes as it
-// does idle ones. A DOWN node without an instance is left to the workers' own comparison.
+// does idle ones. It leaves DOWN nodes without an instance to the workers' comparison.
 func (s *storm) suspendDown() {
 	c := s.cluster()
 	for node := range c.Nodes().Difference(c.Persistent()).All() {
@@ -150,10 +150,10 @@ func (s *storm) suspendDown() {
 	}
 }
 
-// TestStormOfComparisons plays storms in which the workers compare the sources by themselves, and fix what Slurm's lost
-// calls, faults and administrators have left.
+// TestStormOfComparisons runs storms in which the workers compare the sources by themselves, and fix the effects of
+// lost calls, faults and administrators.
 func TestStormOfComparisons(t *testing.T) {
-	kinds := []string{ // the first ones are drawn most often
+	kinds := []string{ // the first kinds are drawn most often
 		"jobs need", "jobs end on", "calls are lost", "Slurm gives up", "time passes", "kill now", "node fault", "jobs need",
 	}
 	kinds = slices.Concat(kinds, slices.Sorted(maps.Keys(deeds())), kinds, kinds)

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestStormsThatFailed plays storms that random draws have found, without the steps that do not matter, and those that
-// hardly any draw has.
+// TestStormsThatFailed runs storms that random draws found, without their irrelevant steps, and storms that are hardly
+// ever drawn.
 func TestStormsThatFailed(t *testing.T) {
 	compares := func(s *storm) { s.looks = &looks{every: 5 * time.Minute} }
 	for name, c := range map[string]struct {

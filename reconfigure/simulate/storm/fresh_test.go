@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// single returns the cluster with a partition whose jobs get fresh instances, over the group, and with another group of
-// ordinary nodes, which has its persistent nodes.
+// single returns the cluster with a partition over the group whose jobs get fresh instances, and with a second group of
+// ordinary nodes, which has the persistent nodes.
 func single(c reconfigure.Cluster) reconfigure.Cluster {
 	other := c.Groups[0]
 	other.Name, other.Prefix, other.Max = "other", "q", 3
@@ -26,19 +26,19 @@ func single(c reconfigure.Cluster) reconfigure.Cluster {
 	return c
 }
 
-// queue is the jobs of the partition, as Slurm has them.
+// queue has the jobs of the partition in Slurm.
 type queue struct{ jobs []*job }
 
-// job is a job of one node.
+// job is a job on one node.
 type job struct {
 	number, restarts int
-	node             string // that it is given; empty: it waits for one
+	node             string // the node that it is given; empty: it waits for one
 	ended            bool
 }
 
 func (j *job) String() string { return fmt.Sprintf("%s on %q", j.run(), j.node) }
 
-// run is the name of the job's current run.
+// run returns the name of the job's current run.
 func (j *job) run() string { return fmt.Sprintf("job %d, restart %d", j.number, j.restarts) }
 
 func (j *job) again() { j.restarts, j.node = j.restarts+1, "" }
@@ -60,7 +60,7 @@ func (q *queue) add(n int) {
 	}
 }
 
-// place gives nodes to the jobs that wait, by one call of ResumeProgram for those that are powered down.
+// place gives nodes to the jobs that wait, with one call of ResumeProgram for those that are powered down.
 func (q *queue) place(s *storm) {
 	r := ask(reconfigure.Resume)
 	for _, j := range q.jobs {
@@ -85,7 +85,7 @@ func (q *queue) place(s *storm) {
 	}
 }
 
-// advance is what Slurm does each minute: it requeues the jobs that have lost their nodes, powers nodes down, and gives
+// advance does what Slurm does each minute: it requeues jobs that have lost their nodes, powers down nodes, and gives
 // nodes to jobs.
 func (q *queue) advance(s *storm) {
 	if q == nil {
@@ -106,7 +106,7 @@ func (q *queue) advance(s *storm) {
 	synctest.Wait()
 }
 
-// on returns the jobs that have one of these nodes, and those of them that have begun there.
+// on returns the jobs with one of these nodes, and those of them that have begun there.
 func (q *queue) on(s *storm, nodes []string) (given, begun []*job) {
 	if q == nil {
 		return nil, nil
@@ -144,7 +144,7 @@ func (q *queue) requeue(s *storm, nodes []string) {
 	}
 }
 
-// cancel ends jobs, also those that wait for their node, which comes up without them (scancel(1)).
+// cancel ends jobs, also those that wait for their node; the node then comes up without a job (scancel(1)).
 func (q *queue) cancel(s *storm, nodes []string) {
 	given, _ := q.on(s, nodes)
 	for _, j := range given {
@@ -159,7 +159,7 @@ func (q *queue) leave(s *storm, node string) {
 	}
 }
 
-// free has Slurm use all nodes again, or power them down: those that somebody has drained, and those that are DOWN.
+// free makes Slurm use all nodes again that were drained or are DOWN, or power them down.
 func (q *queue) free(s *storm) {
 	if q == nil {
 		return
@@ -169,8 +169,8 @@ func (q *queue) free(s *storm) {
 	s.giveUp(step{nodes: nodes})
 }
 
-// resume has somebody end drains, but none of ours: that says that the node is about to be rebooted, and a job that
-// starts while the cloud is asked to do so is lost.
+// resume ends drains as an administrator does, except for this tool's drains: such a drain means that the node is about
+// to reboot, and a job that starts during the call to the cloud would be lost.
 func (s *storm) resume(nodes []string) {
 	for _, node := range nodes {
 		n := s.world.Node(node)
@@ -180,7 +180,7 @@ func (s *storm) resume(nodes []string) {
 	}
 }
 
-// others moves steps to the group of ordinary nodes: those for its jobs, and some of the others.
+// others moves steps to the group of ordinary nodes: those about the group's jobs, and some of the others.
 func others(steps []step) []step {
 	for i, d := range steps {
 		if (d.what == "jobs end on" || d.what == "somebody resumes") && d.on {
@@ -199,7 +199,8 @@ func others(steps []step) []step {
 	return steps
 }
 
-// TestStormOfJobsOnFreshInstances plays storms in which no two runs of jobs may have the same disk, and every job ends.
+// TestStormOfJobsOnFreshInstances runs storms in which no two runs of jobs may have the same disk, and every job must
+// end.
 func TestStormOfJobsOnFreshInstances(t *testing.T) {
 	kinds := []string{
 		"jobs need", "jobs start on", "declare", "deploy", "Slurm gives up", "power_down_force", "update", "Slurm reboots",

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestStormOfImages plays storms of requests for images, while workers die and the cloud, Slurm and the playbooks fail.
+// TestStormOfImages runs storms of requests for images, while workers die and the cloud, Slurm and the playbooks fail.
 func TestStormOfImages(t *testing.T) {
 	kinds := []string{
 		"image", "images are slow", "jobs need", "jobs start on", "jobs end on", "Slurm gives up", "update", "kill",

@@ -46,34 +46,34 @@ type book interface {
 // calls returns, so it does nothing more, and its lease ends.
 type life struct {
 	world *simulate.World
-	deps  operation.Deps // all that the worker works with
+	deps  operation.Deps // the dependencies of the worker
 	book  book
 	end   int           // the moment at which it is killed; 0: never
-	half  simulate.Half // what Terraform leaves if it is killed with it during an apply
+	half  simulate.Half // the state in which Terraform leaves a change if it is killed too
 	job   string        // the test job of campaigns; empty: none
 	pace  time.Duration // the time that each action of Terraform, the cloud and Ansible takes
 
 	lock   sync.Mutex
 	now    int
 	dead   bool
-	last   string // what it did last
+	last   string // its last action
 	leases []func() error
 
-	stop     context.CancelFunc // ends it gracefully
+	stop     context.CancelFunc // ends the worker gracefully
 	mortal   context.Context    // ends when it is killed
 	die      context.CancelCauseFunc
 	recorder *journal.Recorder
 	succeed  func() // starts another worker
-	looks    *looks // nil: it does not compare the sources by itself
+	looks    *looks // nil: the worker does not compare the sources
 	fixed    atomic.Int32
 
 	plans, under, overlaps int // begun plans, runs of Terraform and Ansible under way, and plans that began beside one
 }
 
-// never is later than the end of any instance's life.
+// never is after the end of any instance's life.
 var never = time.Now().AddDate(100, 0, 0)
 
-// longest is more moments than any life has.
+// longest is a greater number of moments than any life has.
 const longest = 100_000
 
 // errKilled is the result of a worker that was killed.
@@ -85,7 +85,7 @@ func newLife(w *simulate.World, b book) *life {
 	return l
 }
 
-// work does all that a worker's process does.
+// work runs a worker's process.
 func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error {
 	ctx, l.stop = context.WithCancel(ctx)
 	defer l.stop()
@@ -115,14 +115,14 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 	case err = <-ended:
 	case <-l.mortal.Done():
 		err = errKilled
-		time.Sleep(time.Nanosecond) // until everything that was under way in it has ended
+		time.Sleep(time.Nanosecond) // until everything in progress has ended
 	}
 	l.lock.Lock()
 	l.dead = true
 	leases := l.leases
 	l.lock.Unlock()
 	for _, release := range leases {
-		_ = release() // as the kernel does; it may be lost already
+		_ = release() // as the kernel does; the lease may be lost already
 	}
 	closed, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -154,7 +154,7 @@ func (l *life) killedIn(what string, n int) int {
 	first := l.now
 	l.now += n
 	if l.now > longest {
-		panic(fmt.Sprintf("a worker does not end: it has just %s", what)) // time does not pass for the others
+		panic(fmt.Sprintf("a worker does not end: it has just %s", what)) // time does not pass for others
 	}
 	if first < l.end && l.end <= l.now && !l.dead {
 		l.last = what
@@ -163,7 +163,7 @@ func (l *life) killedIn(what string, n int) int {
 	return 0
 }
 
-// freeze stops the worker, while a program that it runs goes on; false if the worker is stopped already.
+// freeze stops the worker while a program that it started keeps running; false if the worker is already stopped.
 func (l *life) freeze() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -186,7 +186,7 @@ func (l *life) killAs(half simulate.Half) {
 	}
 }
 
-// alive does not return in a worker that is dead.
+// alive does not return if the worker is dead.
 func (l *life) alive() {
 	l.lock.Lock()
 	dead := l.dead
@@ -207,7 +207,8 @@ func (l *life) takes(d time.Duration) {
 	l.alive()
 }
 
-// runs lets a run of a tool take time, so that others come in between. Ansible takes longer than the other tools.
+// runs makes a run of a tool take time, so that other actions happen meanwhile. Ansible takes longer than the other
+// tools.
 func (l *life) runs(tool simulate.Tool) (end func()) {
 	l.lock.Lock()
 	l.under++
@@ -233,7 +234,7 @@ func (l *life) flush(ctx context.Context) error {
 	return err
 }
 
-// site is the world for a worker that may be killed.
+// site is the world as a worker that may be killed sees it.
 func (l *life) site(c reconfigure.Cluster) controller.Site {
 	d := l.deps
 	deps := operation.Deps{
@@ -308,7 +309,7 @@ func (d diary) Record(events ...reconfigure.Event) {
 	d.recorder.Record(events...)
 }
 
-// write is what the recorder writes.
+// write is the recorder's write function.
 func (d diary) write(ctx context.Context, events ...reconfigure.Event) error {
 	d.alive()
 	defer d.did(fmt.Sprintf("recorded %+v", events))
@@ -415,7 +416,7 @@ func (t terraform) Discard(p reconfigure.Preview) error {
 }
 
 // Apply may be killed at each of its changes, which leaves the change in one of the halves, and while it waits for the
-// cloud, before its instances are ACTIVE and after that.
+// cloud, both before and after its instances are ACTIVE.
 func (t terraform) Apply(
 	ctx context.Context, p reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
 ) (reconfigure.Failures, error) {
@@ -437,8 +438,8 @@ func (t terraform) Apply(
 	return failures, err
 }
 
-// killedWhileItWaits kills the worker while the cloud is at work, or when the cloud is done and Terraform has not asked
-// it yet.
+// killedWhileItWaits kills the worker while the cloud works, or when the cloud is done but Terraform has not polled
+// yet.
 func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview) {
 	if _, err := t.world.States(ctx, nodeset.NodeSet{}); err != nil {
 		return // without Slurm, an instance that Terraform does not know is left to the administrator
@@ -453,7 +454,7 @@ func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview
 	}
 }
 
-// halves returns the ways to leave this change that differ. Without Slurm, an instance that Terraform does not know is
+// halves returns the distinct ways to leave this change. Without Slurm, an instance that Terraform does not know is
 // left to the administrator; the tests of package operation cover that.
 func (t terraform) halves(ctx context.Context, c reconfigure.ResourceChange) []simulate.Half {
 	if _, err := t.world.States(ctx, nodeset.NodeSet{}); err != nil {

@@ -20,8 +20,8 @@ func (s *storm) there() nodeset.NodeSet {
 	return declared(1, most).Nodes().Intersect(nodeset.Collect(maps.Keys(servers)))
 }
 
-// TestStormWithinALimit plays storms in which no more than three nodes may be there at a time, also when workers are
-// killed and several plans are under way.
+// TestStormWithinALimit runs storms in which at most three nodes may exist at a time, also when workers are killed and
+// several plans overlap.
 func TestStormWithinALimit(t *testing.T) {
 	kinds := slices.DeleteFunc(slices.Sorted(maps.Keys(deeds())), func(kind string) bool { return kind == "declare" })
 	kinds = append(kinds, "jobs need", "jobs need", "jobs need", "jobs end on", "kill", "kill now", "builds are slow")

@@ -21,8 +21,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// storm is a cluster in which everything happens at once. Slurm, its users, administrators and faults are played by a
-// list of steps, which is drawn before it begins. The workers run beside it.
+// storm is a cluster in which everything happens at once. A list of steps, drawn before the storm begins, plays Slurm,
+// its users, administrators and faults, while the workers run.
 type storm struct {
 	world    *simulate.World
 	book     *memory.Journal
@@ -34,14 +34,14 @@ type storm struct {
 	deaths   atomic.Int32  // of workers
 	away     bool          // the journal
 	doom     int           // the moment at which the next worker is killed
-	half     simulate.Half // what Terraform leaves if it is killed with it
+	half     simulate.Half // the state in which Terraform leaves a change if it is killed too
 	perState int
 	idle     reconfigure.WhenIdle
 	limit    int                  // the maximum of nodes that exist at a time; 0: none
 	queue    *queue               // the jobs of a partition with `fresh: job` over the group; nil: it has none
-	since    map[string]time.Time // when Slurm began to power a node up or down
-	looks    *looks               // nil: the workers do not compare the sources by themselves
-	deaf     int                  // the number of Slurm's next calls that do not arrive
+	since    map[string]time.Time // the time at which Slurm began to power a node up or down
+	looks    *looks               // nil: the workers do not compare the sources
+	deaf     int                  // the number of Slurm's next calls that get lost
 }
 
 const (
@@ -50,8 +50,8 @@ const (
 	most           = 5 // nodes of the group
 )
 
-// step is one event. Which of its values count depends on what it is. Nodes for which it makes no sense are left out
-// when it happens.
+// step is one event. Its kind determines which of its values are used. When it happens, it skips nodes to which it does
+// not apply.
 type step struct {
 	what  string
 	nodes []string
@@ -103,7 +103,7 @@ func deeds() map[string]func(*storm, step) {
 	}
 }
 
-// jobDeeds returns kinds of steps that not every storm has.
+// jobDeeds returns kinds of steps that only some storms have.
 func jobDeeds() map[string]func(*storm, step) {
 	return map[string]func(*storm, step){
 		"retire":            func(s *storm, _ step) { s.retire() },
@@ -138,7 +138,7 @@ func clusterFaults() []simulate.Fault {
 }
 
 func drawSteps(t *rapid.T) []step {
-	kinds := []string{ // the first ones are drawn most often
+	kinds := []string{ // the first kinds are drawn most often
 		"jobs need", "jobs end on", "time passes", "Slurm gives up", "jobs need", "kill now", "update", "node fault",
 		"jobs end on", "time passes", "power_down_force", "jobs start on", "builds are slow", "kill",
 	}
@@ -168,17 +168,17 @@ func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []simulate.Fault) []step
 	return steps
 }
 
-// TestStorm plays storms. At the end of each, when no fault is left, every request has its outcome, no job was lost,
-// and the cloud has what was asked for.
+// TestStorm runs storms. At the end of each, after all faults have ended, every request has its outcome, no job was
+// lost, and the cloud has the requested instances.
 func TestStorm(t *testing.T) { blow(t, drawSteps) }
 
-// blow plays storms, and returns the number of second attempts.
+// blow runs storms, and returns the number of second attempts.
 func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
 	return blowWith(t, func(*storm) {}, draw)
 }
 
-// blowWith does so in storms with other settings.
+// blowWith is blow with other settings.
 func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again int) {
 	t.Helper()
 	played, requests, killed, plans, overlaps, undone, refused, fixed := 0, 0, 0, 0, 0, 0, 0, 0
@@ -283,7 +283,7 @@ func (s *storm) call(r reconfigure.Request) {
 	s.submit(r)
 }
 
-// submit writes a request to the journal and starts a worker, as each call of the tool does.
+// submit writes a request to the journal and starts a worker, like each call of the tool.
 func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
 	made, err := s.book.Submit(context.Background(), r)
 	for ; errors.Is(err, errAway); made, err = s.book.Submit(context.Background(), r) { // the caller tries again
@@ -372,7 +372,7 @@ func (s *storm) those(d step, states ...string) []string {
 	})
 }
 
-// need lets Slurm power nodes up for jobs, by one call.
+// need makes Slurm power up nodes for jobs, with one call.
 func (s *storm) need(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD+POWERED_DOWN"); len(nodes) > 0 {
 		s.world.PowersUp(nodes...)
@@ -392,15 +392,15 @@ func (s *storm) end(d step) {
 	}
 }
 
-// retire has Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old
-// ones.
+// retire makes Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old
+// nodes.
 func (s *storm) retire() {
 	for _, node := range s.those(step{nodes: s.cluster().Nodes().Names()}, "ALLOCATED+CLOUD") {
 		_ = s.world.PowerDownASAP(context.Background(), nodeset.Of(node), reconfigure.AgedReason) // Slurm may be silent
 	}
 }
 
-// giveUp lets Slurm power down nodes that are idle or DOWN, by one call.
+// giveUp makes Slurm power down nodes that are idle or DOWN, with one call.
 func (s *storm) giveUp(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD", "DOWN+CLOUD"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
@@ -408,7 +408,7 @@ func (s *storm) giveUp(d step) {
 	}
 }
 
-// powerDownForce gives up nodes that Slurm powers up, as an administrator may do (scontrol(1), power_down_force).
+// powerDownForce powers down nodes that Slurm powers up, as an administrator may do (scontrol(1), power_down_force).
 func (s *storm) powerDownForce(d step) {
 	if nodes := s.those(d, "ALLOCATED+CLOUD+POWERING_UP"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
@@ -416,7 +416,7 @@ func (s *storm) powerDownForce(d step) {
 	}
 }
 
-// drain drains a node as an administrator does, who leaves the reason of a cleaned node as it is.
+// drain drains a node as an administrator does, but keeps the reason of a cleaned node.
 func (s *storm) drain(d step) {
 	if !s.cleaned(d.nodes[0]) {
 		s.world.Drained("disk is full", d.nodes[0])
@@ -431,7 +431,8 @@ func (s *storm) powerDown(d step) {
 	}
 }
 
-// cancelDrain ends drains of ours whose jobs still run, as an administrator does who does not want the update.
+// cancelDrain ends drains of this tool on nodes whose jobs still run, like an administrator who does not want the
+// update.
 func (s *storm) cancelDrain(d step) {
 	for _, node := range s.those(d, "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN", "ALLOCATED+CLOUD+DRAIN+POWER_DOWN") {
 		s.world.Resumes(node)
@@ -445,7 +446,7 @@ func (s *storm) setDown(d step) {
 	}
 }
 
-// undrain ends the drain of a node as an administrator does, who neither ends a drain of ours nor that of a cleaned node.
+// undrain ends the drain of a node as an administrator does, except drains of this tool and of cleaned nodes.
 func (s *storm) undrain(node string) {
 	n := s.world.Node(node)
 	ours := strings.HasPrefix(n.Reason, simulate.ReasonPrefix) && !strings.Contains(n.Reason, "somebody else")
@@ -454,7 +455,7 @@ func (s *storm) undrain(node string) {
 	}
 }
 
-// cleaned reports whether Slurm says that a node must not get jobs since its disk was cleaned.
+// cleaned reports whether the reason in Slurm says that a node must not get jobs since its disk was cleaned.
 func (s *storm) cleaned(node string) bool {
 	return strings.Contains(s.world.Node(node).Reason, reconfigure.ImageReason)
 }
@@ -472,7 +473,7 @@ func (s *storm) switches(d step, to reconfigure.Power) {
 	}
 }
 
-// boots boots persistent instances that Slurm does not use once more, as an administrator does by the cloud.
+// boots reboots persistent instances that Slurm does not use, as an administrator does in the cloud.
 func (s *storm) boots(d step) {
 	for _, node := range s.those(d, "DOWN", "DOWN+DRAIN") {
 		s.world.Switch(node, "")
@@ -494,7 +495,7 @@ func (s *storm) reboot(d step) {
 	}
 }
 
-// declare edits the declaration, and asks for its number of persistent nodes.
+// declare edits the declaration, and requests its number of persistent nodes.
 func (s *storm) declare(d step) {
 	image := "v1"
 	if d.on {
@@ -524,7 +525,7 @@ func (s *storm) kill(d step) {
 	}
 }
 
-// killNow kills the worker that is at work at once, together with Terraform.
+// killNow kills the active worker at once, together with Terraform.
 func (s *storm) killNow(d step) {
 	halves := []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted}
 	time.Sleep(time.Duration(d.n) * 777 * time.Millisecond)
@@ -537,7 +538,7 @@ func (s *storm) killNow(d step) {
 	}
 }
 
-// stop ends the workers gracefully. Requests that wait need another one.
+// stop ends the workers gracefully. Waiting requests need another worker.
 func (s *storm) stop(d step) {
 	time.Sleep(time.Duration(d.n) * 777 * time.Millisecond)
 	s.lock.Lock()
@@ -563,7 +564,7 @@ func (s *storm) failJournal(d step) {
 	s.pass(time.Minute) // so that the next step is another failure
 }
 
-// slow lets something take d.n minutes for some nodes: for ever if d.n is large, and a second if the step is not on.
+// slow makes an action take d.n minutes for some nodes: forever if d.n is large, and a second if the step is off.
 func (s *storm) slow(what simulate.Doing, d step) {
 	took := time.Duration(d.n) * time.Minute
 	switch {
@@ -586,7 +587,7 @@ func (s *storm) fault(d step) {
 	}
 }
 
-// settle ends all faults, kills and jobs, calls once more, and gives the requests the time that they need.
+// settle ends all faults, kills and jobs, calls once more, and gives the requests enough time.
 func (s *storm) settle(ctx context.Context) {
 	for _, f := range slices.Concat(nodeFaults(), stopFaults(), clusterFaults()) {
 		s.world.Clear(f)
@@ -607,13 +608,13 @@ func (s *storm) settle(ctx context.Context) {
 	}
 	all := step{nodes: s.cluster().Nodes().Names()}
 	s.end(all)
-	s.pass(time.Minute) // until workers that were told to stop have ended
+	s.pass(time.Minute) // until workers that were asked to stop have ended
 	deaths := s.deaths.Load()
 	s.submit(ask(reconfigure.Suspend))
 	for range 100 {
 		s.pass(5 * time.Minute)
 		s.queue.free(s)
-		if died := s.deaths.Load(); died > deaths { // the last call found it at work
+		if died := s.deaths.Load(); died > deaths { // the last call came while this worker ran
 			deaths = died
 			s.work()
 		}
@@ -626,7 +627,7 @@ func (s *storm) settle(ctx context.Context) {
 	s.complain("%d requests have no outcome: %+v; jobs that have not ended: %v", len(waiting), waiting, s.queue)
 }
 
-// check checks what the storm has left, and the journal.
+// check checks the result of the storm, and the journal.
 func (s *storm) check(ctx context.Context) {
 	if lost := s.world.Lost(); len(lost) > 0 {
 		s.complain("the jobs on %v were lost", lost)
@@ -662,7 +663,7 @@ func mayLeaveDown(d step) bool {
 	return d.on && (d.fault == simulate.SlurmRefuses || d.fault == simulate.SlurmSilent) || d.what == "declare"
 }
 
-// noneIsDown checks that we handed back each cloud node that we set DOWN.
+// noneIsDown checks that the tool handed back each cloud node that it set DOWN.
 func (s *storm) noneIsDown() {
 	c := s.cluster()
 	for node := range c.Nodes().Difference(c.Persistent()).All() {
@@ -719,7 +720,7 @@ func (s *storm) replay(ctx context.Context, r reconfigure.Request, o reconfigure
 	}
 }
 
-// quiet asks for the persistent nodes alone, without any fault, and checks that nothing else is left then.
+// quiet requests only the persistent nodes, without any fault, and checks that nothing else remains.
 func (s *storm) quiet(ctx context.Context) {
 	c := s.cluster()
 	for _, node := range c.Nodes().Names() {
@@ -782,8 +783,8 @@ func (s *storm) quiet(ctx context.Context) {
 	}
 }
 
-// atRest checks that idle nodes have no instance, or a stopped one that Terraform and the cloud have alike, and that
-// there are not too many of them.
+// atRest checks that idle nodes have no instance, or a stopped one on which Terraform and the cloud agree, and that
+// there are not too many stopped ones.
 func (s *storm) atRest(nodes nodeset.NodeSet) {
 	stopped := 0
 	for node := range nodes.All() {

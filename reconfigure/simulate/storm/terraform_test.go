@@ -12,8 +12,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestStormOfTerraform ends Terraform and workers at any moment, while creations and removals take long or for ever,
-// and while Terraform fails although the instances are there.
+// TestStormOfTerraform ends Terraform and workers at any moment, while creations and removals take long or forever, and
+// while Terraform fails although the instances exist.
 func TestStormOfTerraform(t *testing.T) {
 	kinds := []string{
 		"jobs need", "jobs need", "jobs need", "jobs start on", "jobs end on", "Slurm gives up", "power_down_force", "update",
@@ -28,13 +28,13 @@ func TestStormOfTerraform(t *testing.T) {
 	blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
 }
 
-// TestStormOfShards has the nodes of the cluster in several states.
+// TestStormOfShards divides the nodes of the cluster among several states.
 func TestStormOfShards(t *testing.T) {
 	blowWith(t, func(s *storm) { s.perState = 2 }, drawSteps)
 }
 
-// TestStormOfStops stops idle nodes and starts them again, while workers and Terraform die, and while somebody starts
-// and stops instances by hand.
+// TestStormOfStops stops idle nodes and starts them again, while workers and Terraform die, and while instances are
+// started and stopped by hand.
 func TestStormOfStops(t *testing.T) {
 	kinds := []string{
 		"jobs need", "jobs need", "jobs need", "jobs need", "jobs start on", "jobs end on", "jobs end on", "jobs end on",
@@ -112,7 +112,7 @@ func TestALateFailureOfTerraformCostsNoJob(t *testing.T) {
 				if n := p.world.Node("p3"); n.State != "ALLOCATED+CLOUD" || n.Boots != 1 || n.Instance.ID == "" {
 					t.Errorf("the node is %+v", n)
 				}
-				// Nor is the job lost when Slurm asks for the node again.
+				// The job is not lost either when Slurm requests the node again.
 				p.world.Clear(simulate.LateFailure)
 				if _, err := p.book.Submit(t.Context(), ask(reconfigure.Resume, "p3")); err != nil {
 					t.Fatal(err)

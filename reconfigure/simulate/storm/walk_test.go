@@ -66,7 +66,7 @@ func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 	return c
 }
 
-// scene is a cluster and requests for it.
+// scene is a cluster with requests.
 type scene struct {
 	was      reconfigure.Cluster
 	have     []string
@@ -77,7 +77,7 @@ type scene struct {
 	requests []reconfigure.Request
 	code     reconfigure.Code // of all requests
 	undone   int              // the first requests that are undone
-	// later requests come while the others are under way, and are done as asked. Everything takes time then.
+	// later requests come while the others are carried out, and are done as requested. All actions take time then.
 	later []reconfigure.Request
 }
 
@@ -125,7 +125,7 @@ func scenes() map[string]scene {
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoValidHost, "p4")
-				w.Takes(simulate.Playing, 20*time.Second) // so that none of the others is up before
+				w.Takes(simulate.Playing, 20*time.Second) // so that no other node is up before
 			},
 		},
 		"resume for a job of all or nothing without quota": {
@@ -204,7 +204,7 @@ func scenes() map[string]scene {
 			code:     reconfigure.CodeFailed,
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")},
 			prepare: func(w *simulate.World) {
-				w.Declare(declared(1, 4)) // the cloud still knows the images that it knew
+				w.Declare(declared(1, 4)) // the cloud still knows its old images
 				w.PowersUp("p3")
 			},
 		},
@@ -463,14 +463,14 @@ type node struct {
 	State, Reason       string
 }
 
-// said is an outcome, with whether each node ended as asked.
+// said is an outcome, with whether each node ended as requested.
 type said struct {
 	Code  reconfigure.Code
 	Error string
 	Good  map[string]bool
 }
 
-// play is a scene with workers at work.
+// play is a scene with running workers.
 type play struct {
 	*testing.T
 	scene
@@ -517,7 +517,7 @@ func (s scene) begin(t *testing.T, b book) *play {
 	return p
 }
 
-// comeLater submits the later requests, and starts a worker for them, which is not killed.
+// comeLater submits the later requests, and starts a worker for them that is not killed.
 func (p *play) comeLater() {
 	time.Sleep(meanwhile)
 	for _, r := range p.later {
@@ -532,7 +532,7 @@ func (p *play) comeLater() {
 
 func (s scene) all() []reconfigure.Request { return slices.Concat(s.requests, s.later) }
 
-// worker runs a worker until nothing is left to do, or until it is killed at a moment.
+// worker runs a worker until no work is left, or until it is killed at a moment.
 func (p *play) worker(killed int) (*life, error) {
 	l := newLife(p.world, p.book)
 	if l.end = killed; len(p.later) > 0 {
@@ -550,7 +550,7 @@ func (p *play) view() view {
 	}
 	for name := range p.was.Nodes().Union(p.cluster().Nodes()).Union(nodeset.Of("ctl")).All() {
 		n := p.world.Node(name)
-		// The rest of the reason depends on what the first worker has told Slurm.
+		// The rest of the reason depends on what the first worker reported to Slurm.
 		reason, _, _ := strings.Cut(n.Reason, ": Slurm has it as")
 		v.Nodes[name] = node{n.Instance.Node != "", n.Instance.Tainted, n.Job, n.Made, n.Spec, n.State, reason}
 	}
@@ -574,7 +574,7 @@ func (p *play) view() view {
 	return v
 }
 
-// outcomes returns what callers were told, for a test that fails.
+// outcomes returns the outcomes for callers, for a test that fails.
 func (p *play) outcomes() string {
 	var all []string
 	for i := range p.all() {
@@ -591,8 +591,8 @@ func good(v reconfigure.Verdict) bool {
 	return v.Status == reconfigure.StatusDone || v.Status == reconfigure.StatusUnchanged
 }
 
-// TestCrashWalk kills the worker, and Terraform and Ansible with it, at each of its moments in turn. The next worker
-// must reach the same result as a worker that is not killed.
+// TestCrashWalk kills the worker, and Terraform and Ansible with it, at each moment in turn. The next worker must reach
+// the same result as a worker that is not killed.
 func TestCrashWalk(t *testing.T) {
 	total := 0
 	for name, s := range scenes() {
@@ -601,8 +601,8 @@ func TestCrashWalk(t *testing.T) {
 	t.Logf("%d points altogether", total)
 }
 
-// TestCrashWalkOnTheRealJournal does the same with the SQLite journal, at some moments of scenes in which much happens,
-// since each of its writes waits for the disk.
+// TestCrashWalkOnTheRealJournal does the same with the SQLite journal, but only at some moments of eventful scenes,
+// since each write waits for the disk.
 func TestCrashWalkOnTheRealJournal(t *testing.T) {
 	for _, name := range []string{"several modes", "resume beside one that fails"} {
 		t.Run(name, func(t *testing.T) { scenes()[name].walk(t, 7, sqlite) })
@@ -635,7 +635,8 @@ func (s scene) walk(t *testing.T, every int, open func(*testing.T) book) (moment
 	return moments
 }
 
-// undisturbed returns the result of a scene without a kill, the nodes whose boot is ended, and the number of moments.
+// undisturbed returns the result of a scene without a kill, the nodes whose boot was cut short, and the number of
+// moments.
 func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, ended []string, moments int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -668,13 +669,13 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, en
 	return v, ended, moments
 }
 
-// killedAt kills the worker at a moment, and lets a second one go on.
+// killedAt kills the worker at a moment, and lets a second one continue.
 func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, want view, ended []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := s.begin(t, open(t))
 		l, err := p.worker(moment)
-		// The order of moments varies where plans overlap, so the worker may end before the last moments.
+		// If plans overlap, the order of moments varies, so the worker may end before the last moments.
 		if err != nil && !errors.Is(err, errKilled) {
 			t.Fatalf("the worker was to be killed at moment %d, but ended with error %v", moment, err)
 		}
@@ -684,7 +685,7 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 		}
 		diff := cmp.Diff(want, p.view())
 		p.nothingMore()
-		time.Sleep(time.Hour) // until batchers of the killed worker have given up waiting
+		time.Sleep(time.Hour) // until the batchers of the killed worker have given up waiting
 		for node := range nodeset.Of(p.world.Ended()...).Difference(nodeset.Of(ended...)).All() {
 			t.Errorf("killed at moment %d, when it had just %s: the boot of %s that Slurm waits for is ended: calls %q\n%s",
 				moment, l.last, node, p.world.Calls(), p.outcomes())
@@ -696,7 +697,7 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 	})
 }
 
-// nothingMore checks that another worker finds nothing to do.
+// nothingMore checks that another worker has nothing to do.
 func (p *play) nothingMore() {
 	p.Helper()
 	if clashes := p.world.Clashes(); len(clashes) > 0 {
