@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// lists takes the place of scontrol: it expands one hostlist.
+	// lists replaces scontrol: it expands one hostlist.
 	lists = `#!/bin/sh
 case $3 in
 node\[01-02\]) printf 'node01\nnode02\n' ;;
@@ -24,19 +24,19 @@ esac
 	passes = "#!/bin/sh\nprintf '%s\\n' \"$SLURM_JOB_NODELIST\" >>\"$(dirname \"$0\")/prologs\"\n"
 )
 
-// launching are the scripts with a folder for the nodes that are up.
+// launching has the scripts with a folder for the nodes that are up.
 func launching(t *testing.T) *scripts {
 	t.Helper()
 	s := install(t)
 	s.write("bin/scontrol", lists)
 	s.write("own prolog", passes)
 	s.do(os.Mkdir(filepath.Join(s.dir, "up"), 0o700))
-	// A question to Slurm may last longer than the prolog that asks it.
+	// A query to Slurm may outlast the prolog that makes it.
 	t.Cleanup(func() { s.until("all processes have ended", func() bool { return !s.busy() }) })
 	return s
 }
 
-// busy reports whether a process runs that was started in the folder.
+// busy reports whether a process runs from the folder.
 func (s *scripts) busy() bool {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	s.do(err)
@@ -46,14 +46,14 @@ func (s *scripts) busy() bool {
 	})
 }
 
-// prolog is the prolog of a job with these nodes, before it starts.
+// prolog returns the prolog of a job with these nodes, before it starts.
 func (s *scripts) prolog(nodes string) *exec.Cmd {
 	cmd := exec.CommandContext(s.Context(), filepath.Join(s.dir, "scripts", "launch.sh"))
 	cmd.Env = []string{"SLURM_JOB_NODELIST=" + nodes, fmt.Sprint("SLURM_JOB_ID=", s.job)}
 	return cmd
 }
 
-// begin starts a prolog, and returns a function that returns how it ended. It is called once.
+// begin starts a prolog, and returns a function that returns its result, to be called once.
 func (s *scripts) begin(nodes string) func() error {
 	s.Helper()
 	cmd := s.prolog(nodes)
@@ -124,14 +124,14 @@ func TestAJobWaitsForAllOfItsNodes(t *testing.T) {
 	if !s.has(".node01") {
 		t.Error("the job on both nodes does not wait for node01")
 	}
-	s.write("waiting", "node01 mix\nnode02 mix\n") // else its own question may answer
+	s.write("waiting", "node01 mix\nnode02 mix\n") // otherwise its own query may answer
 	s.up("node[01-02]")
 	if err := first(); err != nil {
 		t.Errorf("the job on both nodes: %v", err)
 	}
 }
 
-// Nobody calls up.sh for a node that was up before, or while no worker runs.
+// Nobody calls up.sh for a node that was already up, or while no worker runs.
 func TestAWaitingJobAsksSlurm(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 idle~\nnode01 idle\nnode03 alloc\nnode04 mix*\nnode05 down\nnode06 alloc#\n")
@@ -202,7 +202,7 @@ func TestALaunchFailsWithTheSitesPrologAlone(t *testing.T) {
 	}
 }
 
-// slurmctld does not launch a job while its prolog runs, so no prolog may wait for a tool of Slurm that hangs.
+// slurmctld does not launch a job while its prolog runs, so no prolog may wait for a hanging tool of Slurm.
 func TestAHungQuestionToSlurmIsRepeated(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 idle\n")
@@ -218,7 +218,7 @@ func TestAHungQuestionToSlurmIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAHungQuestionDoesNotHoldBackTheControlHost has it tell of the nodes that are up.
+// TestAHungQuestionDoesNotHoldBackTheControlHost makes the control host report the nodes that are up.
 func TestAHungQuestionDoesNotHoldBackTheControlHost(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "")
@@ -232,7 +232,7 @@ func TestAHungQuestionDoesNotHoldBackTheControlHost(t *testing.T) {
 	s.do(os.Remove(filepath.Join(s.dir, "hang")))
 }
 
-// slurmctld kills the process group of a prolog that has ended. Other jobs wait for the answer to its question.
+// slurmctld kills the process group of a prolog that has ended. Other jobs wait for the answer to its query.
 func TestAnAnswerReachesAllJobs(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 idle\nnode02 idle\n")
@@ -241,7 +241,7 @@ func TestAnAnswerReachesAllJobs(t *testing.T) {
 /bin/dd "$@"
 case $* in *node01*) until [ -e "$(dirname "$0")/../killed" ]; do sleep 0.01; done ;; esac
 `)
-	s.edit("launch.sh", "left=10", "left=300") // so that nobody asks again
+	s.edit("launch.sh", "left=10", "left=300") // so that no other prolog queries
 	s.edit("up.sh", "-10 seconds", "-1000 seconds")
 	first := s.prolog("node01")
 	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -264,7 +264,7 @@ case $* in *node01*) until [ -e "$(dirname "$0")/../killed" ]; do sleep 0.01; do
 	}
 }
 
-// TestJobsStartWithoutRoomForFiles has a file that cannot be made, as on a full disk.
+// TestJobsStartWithoutRoomForFiles makes a file impossible to create, as on a full disk.
 func TestJobsStartWithoutRoomForFiles(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "")
@@ -279,7 +279,7 @@ func TestJobsStartWithoutRoomForFiles(t *testing.T) {
 	s.do(second())
 }
 
-// Slurm does not start a requeued job again before its prolog has ended.
+// Slurm does not start a requeued job before its prolog has ended.
 func TestALaunchEndsWithItsJob(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 mix#\n")
@@ -312,7 +312,7 @@ func (s *scripts) do(err error) {
 	}
 }
 
-// TestALaunchEndsInTime has shorter times than the rendered ones.
+// TestALaunchEndsInTime uses shorter times than the rendered scripts.
 func TestALaunchEndsInTime(t *testing.T) {
 	for _, tc := range []struct{ name, long, short, up string }{
 		{"no node comes up", "now + 900", "now + 1", ""},

@@ -1,5 +1,5 @@
-// Package slurmscripts_test starts the rendered scripts as slurmctld does. Programs in the place of ssh, sinfo and
-// scontrol write down how they were called.
+// Package slurmscripts_test starts the rendered scripts as slurmctld does. Programs that replace ssh, sinfo and
+// scontrol record their calls.
 package slurmscripts_test
 
 import (
@@ -23,9 +23,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/gate"
 )
 
-// recorder takes the place of a program. It writes down its call, and waits while there is a file "hang". As ssh it
-// exits with the next status of the file "exits", if any. As sinfo it prints the file "waiting", and fails where there
-// is none.
+// recorder replaces a program. It records its call, and waits while a file "hang" exists. As ssh, it exits with the
+// next status in the file "exits", if any. As sinfo, it prints the file "waiting", and fails if there is none.
 const recorder = `#!/usr/bin/python3 -IS
 import json, os, sys, time
 name, dir = os.path.basename(__file__), os.path.dirname(os.path.dirname(__file__))
@@ -72,8 +71,8 @@ const (
 	conf       = "/etc/slurm/slurm.conf"
 	hostlist   = "node[01-02,07],gpu-1"
 	resumeFile = `{"jobs":[{"job_id":4,"nodes":"node[01-02]"}],"all_nodes":"node[01-02,07],gpu-1"}`
-	// somewhere is replaced in the rendered scripts by each test's folder. So they are rendered once, since Ansible
-	// takes longer than all the tests.
+	// somewhere is replaced with each test's folder in the rendered scripts. So they are rendered only once, since
+	// Ansible takes longer than all the tests.
 	somewhere = "/SOMEWHERE"
 )
 
@@ -223,7 +222,7 @@ func (s *scripts) calls(program string) []call {
 	return all
 }
 
-// start runs a script to its end. Its background part may still run.
+// start runs a script until it ends. Its background part may still run.
 func (s *scripts) start(script, argument, resumeFile string) {
 	s.Helper()
 	opts := slurmexec.Options{Conf: conf}
@@ -251,7 +250,7 @@ func (s *scripts) untilLogged(words string) {
 	s.until("the log says "+words, func() bool { return strings.Contains(s.log(), words) })
 }
 
-// untilGone waits for the end of the background part.
+// untilGone waits until the background part has ended.
 func (s *scripts) untilGone() {
 	s.Helper()
 	s.until("the background part has ended", func() bool {
@@ -537,8 +536,7 @@ func TestNodesOfAResumeThatCannotBeHandedOverAreSetDown(t *testing.T) {
 	}
 }
 
-// told checks the calls of scontrol: the nodes are set down with that reason, and powered down where Slurm gets them
-// back.
+// told checks the calls of scontrol: the nodes are set DOWN with that reason, and powered down if Slurm gets them back.
 func (s *scripts) told(nodes, reason string, handedBack bool) {
 	s.Helper()
 	want := [][]string{{"update", "nodename=" + nodes, "state=down", "reason=" + reason}}

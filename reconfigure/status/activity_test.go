@@ -74,7 +74,7 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		past  Journal
 		state State  // of the first request
-		want  string // what is done with node a
+		want  string // the change of node a
 	}{
 		"an operation of it is tried again": {
 			Journal{

@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// TestTheTableCutsTheErrorsOfTerraform prints a report with a long error, in brief and in full, and without the cloud.
+// TestTheTableCutsTheErrorsOfTerraform prints a report with a long error: shortened, in full, and without the cloud.
 func TestTheTableCutsTheErrorsOfTerraform(t *testing.T) {
 	prose := strings.Repeat("some prose ", 50) + "end"
 	r := Report{Unreachable: []snapshot.Unreachable{

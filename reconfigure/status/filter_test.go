@@ -17,7 +17,7 @@ func TestStateWordsAreThoseOfSinfo(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		word string
-		fit  string // states that the word picks
+		fit  string // states that the word selects
 		not  string
 	}{
 		{"drain", "IDLE+DRAIN MIXED+DRAIN DOWN+DRAIN", "IDLE DOWN"},

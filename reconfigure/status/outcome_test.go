@@ -13,10 +13,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// update has the golden files written anew.
+// update writes the golden files anew.
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares with a file of testdata, which -update writes anew.
+// golden compares a text with a file in testdata, which -update rewrites.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -91,7 +91,7 @@ func TestOutcomeForPeople(t *testing.T) {
 				reconfigure.ClassRefused,
 			),
 		}},
-		{Code: reconfigure.CodeFailed, Error: "the cloud is away"}, // which the error of the call tells
+		{Code: reconfigure.CodeFailed, Error: "the cloud is away"}, // the error of the call reports these
 	} {
 		o.Request, o.Finished = r.ID, submitted.Add(72*time.Second)
 		if err := WriteOutcome(&text, r, o, 80); err != nil {

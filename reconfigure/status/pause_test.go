@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// fakeLog is what a Teller looks at.
+// fakeLog is the journal that a Teller reads.
 type fakeLog struct {
 	holder   string
 	paused   bool
@@ -35,7 +35,7 @@ func (l *fakeLog) Paused(context.Context) (reconfigure.Pause, bool, error) {
 }
 
 func TestWhoFollowsHearsOnceWhatTheRequestWaitsFor(t *testing.T) {
-	log := &fakeLog{mode: reconfigure.Update, begun: true, paused: true, holder: "process 1"} // operations are under way still
+	log := &fakeLog{mode: reconfigure.Update, begun: true, paused: true, holder: "process 1"} // operations still run
 	teller := Teller{Log: log, Request: 7, Full: func() string { return "" }}
 	now := noon
 	look := func() (said []string) {

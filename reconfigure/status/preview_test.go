@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A resize may name thousands of nodes of which few change.
+// A resize may name thousands of nodes, few of which change.
 func TestUnchangedNodesAreOneLine(t *testing.T) {
 	g := reconfigure.NodeGroup{Prefix: "node", Width: 4, Max: 4000}
 	o := reconfigure.Outcome{Code: reconfigure.CodeDone}

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// TestReconcileTable compares the table with a golden file: nodes of which the same is told share a row, and commands
-// can be typed as they stand.
+// TestReconcileTable compares the table with a golden file: nodes with the same message share a row, and commands can
+// be copied unchanged.
 func TestReconcileTable(t *testing.T) {
 	leaked := func(node string) reconcile.Finding {
 		return reconcile.Finding{

@@ -42,7 +42,7 @@ const (
 	oldImage = "11111111-0000-4000-8000-000000000000"
 )
 
-// busy is a cluster on which much goes on.
+// busy is a cluster with much activity.
 func busy() (snapshot.Snapshot, Journal) {
 	seen := snapshot.Snapshot{
 		Servers: map[string][]reconfigure.Server{},
@@ -198,7 +198,7 @@ func busy() (snapshot.Snapshot, Journal) {
 	return seen, known
 }
 
-// report is the report on that cluster.
+// report is the report about that cluster.
 func report(seen snapshot.Snapshot, known Journal) Report {
 	return New(threeGroups, seen, known, reconcile.Look{})
 }
@@ -384,7 +384,7 @@ func TestDocumentedStatusIsTheRealOne(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfTheStatusIsDocumented looks for the names of all fields, however deep, in the documentation.
+// TestEveryFieldOfTheStatusIsDocumented searches the documentation for the names of all fields, at any depth.
 func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "status.md"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// failing is a busy cluster in which a group cools down and the other one does not boot.
+// failing is a busy cluster in which one group cools down and the other does not boot.
 func failing() (reconfigure.Cluster, snapshot.Snapshot, Journal) {
 	c := threeGroups
 	c.Settings = reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3}
@@ -21,7 +21,7 @@ func failing() (reconfigure.Cluster, snapshot.Snapshot, Journal) {
 	known.Time = utcNoon
 	known.Health = map[string]reconfigure.Health{
 		"standard": {
-			Failures: 2, // too few to be told
+			Failures: 2, // too few to be reported
 			Full: reconfigure.Setback{
 				Node:   "node07",
 				Class:  reconfigure.ClassCapacity,

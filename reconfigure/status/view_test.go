@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// story is a deploy of two nodes and a resume of one as the journal has them: one fails, and one that is not on its
-// way is not reached by the playbooks.
+// story is a deploy of two nodes and a resume of one, as the journal has them: one node fails, and the playbooks do not
+// reach one that is not up.
 func story() []reconfigure.Event {
 	all := []reconfigure.Event{
 		{Node: "node01", Phase: reconfigure.PhaseApply, Level: reconfigure.Begun},
@@ -144,7 +144,8 @@ func TestEventsOfManyNodesAreOneLine(t *testing.T) {
 	}
 }
 
-// screen is what a terminal of so many columns shows of what is written to it: just the sequences that LiveView uses.
+// screen returns what a terminal with this number of columns shows after a text was written to it. It supports only the
+// escape sequences that LiveView uses.
 type screen struct {
 	width int
 	rows  [][]rune
@@ -252,7 +253,7 @@ func TestPictureGoesAlsoWhenTheTerminalWasMadeNarrower(t *testing.T) {
 	v.now = func() time.Time { return noon }
 	v.Events(story()[:8])
 	narrow := &screen{width: 30}
-	_, _ = narrow.Write([]byte(s.String())) // a terminal breaks its lines anew
+	_, _ = narrow.Write([]byte(s.String())) // a terminal wraps its lines again
 	v.out, v.size = narrow, func() (int, int) { return narrow.width, 20 }
 	v.End()
 	if got := narrow.String(); strings.Contains(got, "openstack") || !strings.Contains(got, "Terraform plans") {

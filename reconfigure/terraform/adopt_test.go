@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The lines are Terraform 1.5.7's, less what is not looked at.
+// The lines are from Terraform 1.5.7, without the unused fields.
 const (
 	updatesN1 = `{"type":"planned_change","change":{"action":"update","resource":{` +
 		`"addr":"openstack_compute_instance_v2.node[\"n1\"]"}}}`
@@ -23,8 +23,8 @@ const (
 		`"addr":"openstack_compute_instance_v2.node[\"n1\"]"}}}`
 )
 
-// A server is adopted only if a plan over all candidates changes nothing. A change of one of them keeps that one from
-// being adopted, and a change of anything else all of them.
+// A server is adopted only if a plan over all candidates changes nothing. A change of a candidate prevents its
+// adoption; any other change prevents the adoption of all.
 func TestWhoIsNotProvenByAPlan(t *testing.T) {
 	const (
 		update  = "it cannot be adopted: Terraform would update openstack_compute_instance_v2.node[\"n1\"]"

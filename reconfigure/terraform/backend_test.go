@@ -15,9 +15,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestPostgreSQLsLockEndsWithTerraform kills Terraform while it has the state locked, first before there is a state and
-// then later, for which pg has locks of different kinds. Until then the other one waits in vain, and is not told that
-// it is itself who has the lock, as Terraform says.
+// TestPostgreSQLsLockEndsWithTerraform kills Terraform while it has locked the state: once before a state exists and
+// once afterwards, since pg uses different locks for these. Before the kill, a second Terraform waits in vain. Its
+// error must not name itself as the holder of the lock, as Terraform's message does.
 func TestPostgreSQLsLockEndsWithTerraform(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -38,7 +38,7 @@ func TestPostgreSQLsLockEndsWithTerraform(t *testing.T) {
 	c.wantClean(d)
 }
 
-// A back end that has workspaces makes one with its first apply, as the local one does.
+// A backend with workspaces makes one with its first apply, as the local backend does.
 func TestAShardInPostgreSQL(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -64,7 +64,7 @@ func TestAShardInPostgreSQL(t *testing.T) {
 	}
 }
 
-// killedInApply has Terraform killed while it waits for an answer of the cloud, and another one wait for the lock.
+// killedInApply kills Terraform while it waits for an answer of the cloud, and lets another one wait for the lock.
 func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 	c.Helper()
 	preview, err := d.Preview(c.Context(), p)
@@ -84,7 +84,7 @@ func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 		strings.Contains(err.Error(), "force-unlock") {
 		c.Errorf("preview of a locked state: %v", err)
 	}
-	// The one that waits, or asks again, is let in as soon as the other one is dead.
+	// The one that waits, or tries again, gets the lock as soon as the other one is dead.
 	c.cfg.LockTimeout = time.Hour
 	dying := c.terraforms()
 	waited := make(chan error, 1)
@@ -98,7 +98,7 @@ func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 	}()
 	c.until("the other one has begun", func() bool { return len(c.terraforms()) > len(dying) })
 	for _, pid := range dying {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended with Terraform
+		_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
 	}
 	if err := <-applied; !errors.Is(err, errKilled) {
 		c.Errorf("the one that was killed: %v", err)

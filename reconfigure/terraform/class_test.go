@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Each node fails in another way, all in one apply of real Terraform's, and one does not fail.
+// Each node but one fails in a different way, all in one apply of real Terraform.
 func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -26,7 +26,7 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 		"node05": reconfigure.ClassUnknown, "node06": reconfigure.ClassMissing, "node07": reconfigure.ClassMissing,
 	}
 	for node, kind := range map[string]labcloud.Kind{
-		// Of an instance in ERROR Terraform says no more than that; Nova is asked why by others.
+		// For an instance in ERROR, Terraform reports only that; others ask Nova for the reason.
 		"node01": labcloud.QuotaExceeded, "node02": labcloud.NoValidHost, "node03": labcloud.RateLimited,
 		"node04": labcloud.ServerError, "node05": labcloud.LostAnswer,
 	} {
@@ -48,8 +48,8 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 	}
 }
 
-// Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same
-// reason as the one that it waited for.
+// Terraform makes no instance before it has made all ports. A node that waited in vain failed for the same reason as
+// the node for which it waited.
 func TestUntriedNodeHasTheClassOfTheFailure(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -72,14 +72,14 @@ func TestUntriedNodeHasTheClassOfTheFailure(t *testing.T) {
 	if len(waited) != 1 {
 		t.Fatalf("of two nodes, %v waited for the other: %v", waited, failures)
 	}
-	// Without the other one its turn comes at once.
+	// Without the other node it succeeds at once.
 	good := c.deployed(waited...)
 	if failures := c.carryOut(d, planOf(reconfigure.Create, good, waited...)); len(failures) > 0 {
 		t.Errorf("once more, by itself: %v", failures)
 	}
 }
 
-// At the login there is no node yet to fail alone.
+// At the login no node can fail alone yet.
 func TestThrottledLoginIsARateLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -94,7 +94,7 @@ func TestThrottledLoginIsARateLimit(t *testing.T) {
 	}
 }
 
-// What takes longer than Slurm waits is given up in time, and what is left of it can be removed.
+// A node that takes longer than Slurm waits is given up in time, and its remains can be removed.
 func TestSlowInstanceFailsBeforeResumeTimeout(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
@@ -114,7 +114,7 @@ func TestSlowInstanceFailsBeforeResumeTimeout(t *testing.T) {
 	c.removeUnfinished(d, desired, "node01")
 }
 
-// Another patience is no reason to touch an instance.
+// Another ResumeTimeout is no reason to change an instance.
 func TestAnotherResumeTimeoutChangesNoInstance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -124,7 +124,7 @@ func TestAnotherResumeTimeoutChangesNoInstance(t *testing.T) {
 	c.wantClean(d)
 }
 
-// What Terraform cannot read it cannot plan for, and says no more of the others.
+// If Terraform cannot read an instance, it cannot plan it, and reports nothing about the others.
 func TestNodeThatCannotBeReadIsNamed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -30,8 +30,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// parallel is how many tests run at a time where nobody says: they wait for processes and for pauses, and the number of
-// processors, Go's default, says nothing about them.
+// parallel is the default number of tests that run at a time. The tests mostly wait, so Go's default, the number of
+// processors, does not suit them.
 const parallel = "10"
 
 func TestMain(m *testing.M) {
@@ -52,12 +52,12 @@ const (
 	imageV2 = "11111111-0000-4000-8000-000000000002"
 	small   = "flavor-small"
 	big     = "flavor-big"
-	control = "eiffel-control" // as group_vars/all.yml has it
+	control = "eiffel-control" // in the form of group_vars/all.yml
 )
 
 const clusterID = "01234567-89ab-4cde-8f01-23456789abcd"
 
-// publicKey is of no use to anybody: its private half was thrown away.
+// publicKey is useless: its private half was deleted.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
 // cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud
@@ -71,7 +71,7 @@ type cluster struct {
 	admin            *gophercloud.ProviderClient
 }
 
-// newCluster makes one from the repository's own module and declaration. Change may alter the cloud before it starts.
+// newCluster makes a cluster from the repository's module and declaration. change may alter the cloud before it starts.
 func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	t.Helper()
 	cfg := labcloud.Config{
@@ -123,15 +123,15 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	return c
 }
 
-// provider chooses the provider's build, by the folder of tools that has it.
+// provider selects a build of the provider by its folder among the tools.
 func (c *cluster) provider(folder string) {
 	c.Helper()
 	c.write("terraformrc", fmt.Sprintf(
 		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", c.plugins(folder)))
 }
 
-// plugins is the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build; the others
-// stand beside it.
+// plugins returns the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build; the others
+// are beside it.
 func (c *cluster) plugins(folder string) string {
 	c.Helper()
 	path := tool(c.T, "EIFFEL_PLUGINS", "plugins") + strings.TrimPrefix(folder, "plugins")
@@ -156,7 +156,7 @@ func keeper(t *testing.T, dir string) *journal.Journal {
 	return j
 }
 
-// login logs in to the cloud as an administrator would, beside Terraform.
+// login logs in to the cloud as an administrator would, without Terraform.
 func (c *cluster) login(cfg labcloud.Config, url string) {
 	c.Helper()
 	var err error
@@ -198,7 +198,7 @@ func (c *cluster) rebuildServer(name, image string) {
 	c.until(name+" is rebuilt", func() bool { return c.servers()[name].Status == "ACTIVE" })
 }
 
-// tool finds what `make tools` installs. A test that needs it fails without it.
+// tool finds a tool that `make tools` installs. The test fails if it is missing.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()
 	needs.Lab(t)
@@ -267,7 +267,7 @@ func (c *cluster) spec(group, image string) reconfigure.Spec {
 	return reconfigure.Spec{Group: group, ImageID: image, FlavorID: small, NetworkID: c.network}
 }
 
-// deployed is a map of the control node and some nodes, all alike.
+// deployed is a map of the control node and some nodes, all with the same Spec.
 func (c *cluster) deployed(nodes ...string) map[string]reconfigure.Spec {
 	all := map[string]reconfigure.Spec{control: c.spec(reconfigure.ControlGroup, imageV1)}
 	for _, node := range nodes {
@@ -276,7 +276,7 @@ func (c *cluster) deployed(nodes ...string) map[string]reconfigure.Spec {
 	return all
 }
 
-// planOf is the plan that has some nodes changed, in a map as it is afterwards.
+// planOf returns a plan that changes some nodes; the map is the one after the changes.
 func planOf(action reconfigure.Action, desired map[string]reconfigure.Spec, nodes ...string) reconfigure.Plan {
 	p := reconfigure.Plan{Desired: maps.Clone(desired)}
 	for _, node := range nodes {
@@ -286,7 +286,7 @@ func planOf(action reconfigure.Action, desired map[string]reconfigure.Spec, node
 	return p
 }
 
-// deploy makes all nodes of a map and what they share.
+// deploy makes all nodes of a map and the shared resources.
 func (c *cluster) deploy(d *Driver, desired map[string]reconfigure.Spec) {
 	c.Helper()
 	p := reconfigure.Plan{Shared: true}
@@ -310,11 +310,11 @@ func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
 	return failures
 }
 
-// wantAsSaved checks that a preview has just the changes of the saved plan, wherever they were read.
+// wantAsSaved checks that a preview has exactly the changes of the saved plan, also if they were read from events.
 func (c *cluster) wantAsSaved(d *Driver, p reconfigure.Preview) {
 	c.Helper()
 	if p.File == "" {
-		return // Terraform has nothing to do
+		return // Terraform has no changes
 	}
 	m, err := readModule(c.cfg.Dir)
 	m.kinds = kinds
@@ -331,7 +331,7 @@ func (c *cluster) wantAsSaved(d *Driver, p reconfigure.Preview) {
 
 func (c *cluster) watch(node, message string) { c.Logf("%s: %s", node, message) }
 
-// wantClean checks that an administrator's plain `terraform plan` has nothing to do.
+// wantClean checks that an administrator's plain `terraform plan` has no changes.
 func (c *cluster) wantClean(d *Driver) {
 	c.Helper()
 	c.must(d.run(func(tf *tfexec.Terraform) error {
@@ -343,7 +343,7 @@ func (c *cluster) wantClean(d *Driver) {
 	}))
 }
 
-// servers is the cloud's servers by name, without what changes by itself.
+// servers returns the cloud's servers by name, without properties that change by themselves.
 func (c *cluster) servers() map[string]labcloud.Server {
 	all := map[string]labcloud.Server{}
 	for _, s := range c.cloud.Servers() {

@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
 )
 
-// TestDriverIsAProvisioner holds real Terraform to the contract that operations rely on.
+// TestDriverIsAProvisioner tests real Terraform with the suite of the contract on which operations rely.
 func TestDriverIsAProvisioner(t *testing.T) {
 	t.Parallel()
 	operationtest.TestProvisioner(t, func(t *testing.T, late bool) operationtest.ProvisionerSetup {
@@ -48,7 +48,7 @@ func TestDriverIsAProvisioner(t *testing.T) {
 	})
 }
 
-// allServers is what the cloud says of all servers, those in ERROR too.
+// allServers returns all of the cloud's servers, including those in ERROR.
 func (c *cluster) allServers() map[string]reconfigure.Server {
 	c.Helper()
 	ports := c.ports()

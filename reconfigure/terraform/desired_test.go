@@ -34,7 +34,7 @@ func (m NodeMap) expect(t *testing.T, want map[string]reconfigure.Spec, wantKnow
 	}
 }
 
-// expectFile demands what an administrator's Terraform would be told.
+// expectFile checks the file that an administrator's Terraform would read.
 func (m NodeMap) expectFile(t *testing.T, want map[string]reconfigure.Spec) {
 	t.Helper()
 	got, there, err := m.read()
@@ -50,7 +50,7 @@ func (m NodeMap) put(t *testing.T, text string) {
 	}
 }
 
-// putOlder writes the file as versions did that had the nodes of all shards in it.
+// putOlder writes the file in the form of older versions, which had the nodes of all shards in it.
 func (m NodeMap) putOlder(t *testing.T, all map[string]reconfigure.Spec, comment string, known shared) {
 	t.Helper()
 	noError(t, os.RemoveAll(filepath.Join(m.Dir, shardFolder)))
@@ -59,7 +59,7 @@ func (m NodeMap) putOlder(t *testing.T, all map[string]reconfigure.Spec, comment
 	noError(t, writeFile(m.path(), older))
 }
 
-// expectShards demands what the files of the shards have.
+// expectShards checks the files of the shards.
 func (m NodeMap) expectShards(t *testing.T, want map[string]map[string]reconfigure.Spec) {
 	t.Helper()
 	got := map[string]map[string]reconfigure.Spec{}
@@ -144,7 +144,7 @@ func TestEachShardHasAFile(t *testing.T) {
 
 	noError(t, other.Adopt(t.Context()))
 	other.expectShards(t, want)
-	want["g-1"] = map[string]reconfigure.Spec{} // it stays, for a plan by hand that is empty
+	want["g-1"] = map[string]reconfigure.Spec{} // it stays, so that a plan by hand is empty
 	noError(t, other.keep(t.Context(), "g-1", nil, shared{"another"}))
 	other.expectShards(t, want)
 	noError(t, one.Adopt(t.Context()))
@@ -163,7 +163,7 @@ func TestEachShardHasAFile(t *testing.T) {
 	}
 }
 
-// TestAFileOfAllShardsIsDivided has each moment at which a process can be killed that divides the file.
+// TestAFileOfAllShardsIsDivided kills a process that divides the file, at each possible moment.
 func TestAFileOfAllShardsIsDivided(t *testing.T) {
 	all := ofAllShards(inShard)
 	for name, comment := range map[string]func(NodeMap) string{
@@ -199,7 +199,8 @@ func TestAFileOfAllShardsIsDivided(t *testing.T) {
 	}
 }
 
-// TestTheOlderFileIsTheLastToBeDivided has a file that cannot be written: the nodes of its shard stay where they were.
+// TestTheOlderFileIsTheLastToBeDivided uses a file that cannot be written: the nodes of its shard stay in the older
+// file.
 func TestTheOlderFileIsTheLastToBeDivided(t *testing.T) {
 	for name, change := range map[string]func(NodeMap) error{
 		"adopt": func(m NodeMap) error { return m.Adopt(t.Context()) },
@@ -222,7 +223,7 @@ func TestTheOlderFileIsTheLastToBeDivided(t *testing.T) {
 	}
 }
 
-// TestALostFileIsNoRemoval has a journal without a map, and a shard whose file was not restored from a backup.
+// TestALostFileIsNoRemoval uses a journal without a map, and a shard whose file was not restored from a backup.
 func TestALostFileIsNoRemoval(t *testing.T) {
 	m, _ := hosts(t)
 	for shard, nodes := range inShard {
@@ -267,7 +268,7 @@ func TestTheStoredMapCountsIfTheFileIsOlder(t *testing.T) {
 	one.expectFile(t, nodeA)
 	other.expect(t, nodeB, true)
 	one.expect(t, nodeB, true)
-	one.expectFile(t, nodeA) // to look changes nothing
+	one.expectFile(t, nodeA) // a read changes nothing
 	noError(t, one.Adopt(t.Context()))
 	one.expectFile(t, nodeB)
 }
@@ -296,7 +297,7 @@ func TestWithoutAKeeperTheFileIsRead(t *testing.T) {
 func TestAFileFromAnotherJournalIsAnError(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal that was used once
+	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal with an old map
 	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeB))
 	for name, m := range map[string]NodeMap{"of another journal": moved, "without a comment": other} {
 		other.put(t, `{"nodes": {}}`)
@@ -306,7 +307,7 @@ func TestAFileFromAnotherJournalIsAnError(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeA)) // one that is up to date
+	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeA)) // a map that is up to date
 	moved.expect(t, nodeA, true)
 	noError(t, os.Remove(other.path()))
 	other.expect(t, nodeA, true)
@@ -330,7 +331,7 @@ func TestAForeignMapOfNodesIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// TestAnUnknownMapIsNotPlannedFrom has a second control host with a journal of its own, by mistake, and no file.
+// TestAnUnknownMapIsNotPlannedFrom uses a second control host that has, by mistake, a separate journal and no file.
 func TestAnUnknownMapIsNotPlannedFrom(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Administrators' own resources for each node, in the ways that the module's README names.
+// Administrators' resources for each node, made in the ways that the module's README describes.
 const additions = `
 resource "terraform_data" "scratch" {
   for_each = { for name, node in var.nodes : name => node if node.group == "standard" }
@@ -51,7 +51,7 @@ func TestOnlyTheNamedNodeChanges(t *testing.T) {
 	before := c.servers()
 	c.wantInstances(d, before)
 
-	// The declared image is another one now; it counts for new instances only.
+	// The declared image has changed; the change applies only to new instances.
 	c.declare("image: debian-12\n    flavor: m1.large", "image: debian-13\n    flavor: m1.large")
 	desired["node03"] = c.spec("standard", imageV2)
 	delete(desired, "node02")
@@ -84,7 +84,7 @@ func TestOnlyTheNamedNodeChanges(t *testing.T) {
 	c.wantInstances(d, nil)
 }
 
-// wantInstances checks that the state has just the cloud's servers.
+// wantInstances checks that the state has exactly the cloud's servers.
 func (c *cluster) wantInstances(d *Driver, servers map[string]labcloud.Server) {
 	c.Helper()
 	got, err := d.Instances(c.Context())
@@ -128,7 +128,7 @@ func TestNodeInErrorFailsAloneAndIsCleaned(t *testing.T) {
 	}
 }
 
-// A quota lets the port be made, but no instance: only a part of the node is there.
+// A quota allows the port but not the instance: only a part of the node exists.
 func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -160,7 +160,7 @@ func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
 	c.wantInstances(d, c.servers())
 }
 
-// Replace promises a new disk. Where Terraform sees nothing to change it must be told.
+// Replace promises a new disk. If Terraform sees no change, it must be told to replace.
 func TestReplaceRenewsAnInstanceThatDoesNotDiffer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -182,7 +182,7 @@ func TestReplaceRenewsAnInstanceThatDoesNotDiffer(t *testing.T) {
 	c.wantClean(d)
 }
 
-// removeUnfinished removes an instance in ERROR or BUILD. Where Nova is slow, it takes two attempts.
+// removeUnfinished removes an instance in ERROR or BUILD. If Nova is slow, this takes two attempts.
 func (c *cluster) removeUnfinished(d *Driver, desired map[string]reconfigure.Spec, node string) {
 	c.Helper()
 	failures := c.carryOut(d, planOf(reconfigure.Remove, desired, node))
@@ -195,7 +195,7 @@ func (c *cluster) removeUnfinished(d *Driver, desired map[string]reconfigure.Spe
 	}
 }
 
-// The provider finds ERROR still, and gives up. Nova goes on, and a second attempt finds nothing left.
+// The provider still finds ERROR, and gives up. Nova continues, and a second attempt finds nothing to remove.
 func TestRemovalThatNovaHasNotCompletedMayBeRetried(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 2 * time.Second })
@@ -325,7 +325,7 @@ func TestCancelledApplyEndsTerraformGracefully(t *testing.T) {
 	}
 }
 
-// until polls a condition that has no event.
+// until polls a condition for which there is no event.
 func (c *cluster) until(what string, met func() bool) {
 	for range 600 {
 		if met() {
@@ -336,7 +336,7 @@ func (c *cluster) until(what string, met func() bool) {
 	c.Errorf("after a minute still not: %s", what)
 }
 
-// terraforms is the processes that run in the module's folder.
+// terraforms returns the processes that run in the module's folder.
 func (c *cluster) terraforms() []int {
 	var found []int
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd")

@@ -19,11 +19,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// With -update the recordings of Terraform's plans, and what the fence says of them, are made anew: see record_test.go.
+// -update makes the recordings of Terraform's plans and the fence's answers anew: see record_test.go.
 var update = flag.Bool("update", false, "record Terraform's plans and the fence's answers anew")
 
-// recorded is the module that the plans were recorded with: the project's own, with a volume for each node and a list
-// of all nodes added.
+// recorded is the module with which the plans were recorded: the project's module plus a volume for each node and a
+// list of all nodes.
 var recorded = module{
 	kinds:   kinds,
 	perNode: []string{"openstack_compute_instance_v2.node", "openstack_networking_port_v2.node", "terraform_data.disk"},
@@ -35,7 +35,7 @@ var recorded = module{
 	},
 }
 
-// ask is a plan of ours that is compared with a recording.
+// ask is one of our plans that is compared with a recording.
 type ask struct {
 	name    string // of the golden file
 	plan    string // the recording's name
@@ -45,11 +45,11 @@ type ask struct {
 	start   []string
 	stop    []string
 	shared  bool
-	empty   bool // no node is to be left
+	empty   bool // no node remains
 }
 
-// asks is every hazard that Terraform was seen to hold, with the plan of ours that leads there, and some plans that
-// must pass.
+// asks has each hazard in Terraform's recorded plans, with the plan of ours that leads to it, and some plans that must
+// pass.
 var asks = []ask{
 	{name: "create-while-image-differs", plan: "image-bumped-create", create: []string{"n4"}, shared: true},
 	{name: "create-but-shared-not-asked", plan: "image-bumped-create", create: []string{"n4"}},
@@ -165,7 +165,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// What a later Terraform may say, and what no recording can hold.
+// Plans that a later Terraform may make, and that cannot be recorded.
 func TestFenceRefusesWhatItDoesNotKnow(t *testing.T) {
 	ours := reconfigure.Plan{Shared: true, Changes: []reconfigure.Change{{Node: "n1", Action: reconfigure.Replace}},
 		Desired: map[string]reconfigure.Spec{"n1": {}, control: {}}}
@@ -228,7 +228,7 @@ func TestFenceAttributesAModulesResourcesToItsNode(t *testing.T) {
 	ours := ask{create: []string{"n1"}, shared: true}.ours()
 	for address, allowed := range map[string]bool{
 		`module.extra["n1"].terraform_data.x`:           true,
-		`module.extra["n1"].terraform_data.x["n2"]`:     true, // whatever its own keys mean
+		`module.extra["n1"].terraform_data.x["n2"]`:     true, // even if these keys look like nodes
 		`module.extra["n2"].terraform_data.x`:           false,
 		`module.common.terraform_data.x`:                true,
 		`module.common.terraform_data.x["n2"]`:          false, // handed var.nodes
@@ -245,7 +245,7 @@ func TestFenceAttributesAModulesResourcesToItsNode(t *testing.T) {
 	}
 }
 
-// Whatever Terraform plans: what passes was asked for, and nothing that does something vanishes.
+// For any plan of Terraform: everything that passes was requested, and no effective change is omitted.
 func TestFenceAcceptsOnlyNamedChanges(t *testing.T) {
 	nodes := []string{control, "n1", "n2", "n3"}
 	actions := []tfjson.Actions{

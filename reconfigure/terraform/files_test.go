@@ -16,7 +16,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// program writes an executable that tells a version as terraform and tofu do.
+// program writes an executable that reports a version as terraform and tofu do.
 func program(t *testing.T, dir, name, version string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -76,7 +76,7 @@ func TestBinaryIsTheFirstSuitableOne(t *testing.T) {
 	}
 }
 
-// TestWhatIsInstalledIsWhatIsTested compares what a site gets, where it says nothing, with what the tests run with.
+// TestWhatIsInstalledIsWhatIsTested compares the default versions of a site with those that the tests use.
 func TestWhatIsInstalledIsWhatIsTested(t *testing.T) {
 	if got := download(t.TempDir()).Version.String(); got != tools.TerraformVersion {
 		t.Errorf("Terraform %s is downloaded, and the tests run with %s", got, tools.TerraformVersion)

@@ -21,8 +21,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// FuzzFence has any JSON as Terraform's plan, and a plan of ours: what passes was asked for, nothing that does
-// something vanishes, and a refusal names a change.
+// FuzzFence compares any JSON as Terraform's plan with a plan of ours: everything that passes was requested, no
+// effective change is omitted, and a refusal names a change.
 func FuzzFence(f *testing.F) {
 	for i, a := range asks {
 		text, err := os.ReadFile(recordingFile(a.plan))
@@ -53,7 +53,8 @@ func FuzzFence(f *testing.F) {
 	})
 }
 
-// acting is a recorded plan less what does nothing, and less the values of its attributes, for more inputs a second.
+// acting returns a recorded plan without changes that have no effect and without the values of attributes, so that more
+// inputs run in a second.
 func acting(f *testing.F, text []byte) []byte {
 	f.Helper()
 	var p tfjson.Plan
@@ -80,8 +81,8 @@ func acting(f *testing.F, text []byte) []byte {
 	return short
 }
 
-// checkFence judges the fence's answer by rules of its own, which are coarser: an address belongs to the nodes that
-// stand in it in quotes.
+// checkFence checks the fence's answer by separate, coarser rules: an address belongs to the nodes that it has in
+// quotes.
 func checkFence(t *testing.T, theirs *tfjson.Plan, ours reconfigure.Plan) []reconfigure.ResourceChange {
 	t.Helper()
 	changes, err := fence(theirs, ours, recorded)
@@ -120,8 +121,7 @@ func checkFence(t *testing.T, theirs *tfjson.Plan, ours reconfigure.Plan) []reco
 
 var quotedName = regexp.MustCompile(`"([^"\\]*)"`)
 
-// switches reports whether a change sets the power state of an instance and nothing else. An attribute that is null is
-// the same as one that is not there.
+// switches reports whether a change sets only the power state of an instance. A null attribute equals a missing one.
 func switches(rc *tfjson.ResourceChange, on bool) bool {
 	before, _ := rc.Change.Before.(map[string]any)
 	after, _ := rc.Change.After.(map[string]any)
@@ -158,9 +158,9 @@ func asked(theirs *tfjson.Plan, rc *tfjson.ResourceChange, ours reconfigure.Plan
 	return false
 }
 
-// FuzzEvents reads any text as Terraform's output with -json, in one piece and in two. A plan from events passes the
-// fence as one from a file does. Of a run that ended in an error, only nodes of the run failed, each with a message,
-// and none that is done.
+// FuzzEvents parses any text as Terraform's output with -json, in one piece and in two. A plan from events must pass
+// the fence as one from a file does. If a run ended in an error, only nodes of the run have failed, each with a
+// message, and none that was completed.
 func FuzzEvents(f *testing.F) {
 	lines := func(all ...string) []byte { return []byte(strings.Join(all, "\n") + "\n") }
 	f.Add(lines(v15, create, remove, replace, read, all), uint(0), 10)
@@ -222,7 +222,7 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// checkFailures compares the failures of a run with what its events say is complete.
+// checkFailures compares the failures of a run with the changes that its events report as complete.
 func checkFailures(t *testing.T, run string, changes []reconfigure.ResourceChange, events []event,
 	failures reconfigure.Failures, all bool,
 ) {
@@ -262,8 +262,8 @@ func checkFailures(t *testing.T, run string, changes []reconfigure.ResourceChang
 	}
 }
 
-// FuzzState reads any text as Terraform's state, writes it, and reads it again: the resources, the addresses and the
-// fields that are not known are the same.
+// FuzzState parses any text as Terraform's state, writes it, and parses it again: the resources, the addresses and the
+// unknown fields must be the same.
 func FuzzState(f *testing.F) {
 	text, err := os.ReadFile(filepath.Join("testdata", "state.json"))
 	if err != nil {
@@ -332,7 +332,7 @@ func unknownFields(t *testing.T, top fields) map[string]any {
 		}
 		var value any
 		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.UseNumber() // some are no float64
+		decoder.UseNumber() // some do not fit into a float64
 		if err := decoder.Decode(&value); err != nil {
 			t.Fatal(err)
 		}

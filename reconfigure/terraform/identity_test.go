@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// TestAClusterWithoutAnIDGetsOne makes a cluster as earlier versions made it. That it gets an id changes none of its
-// instances and ports, neither when Terraform learns of it nor when they are marked; what is made later has the id.
+// TestAClusterWithoutAnIDGetsOne makes a cluster as earlier versions did. A new id must not change its instances and
+// ports, neither when Terraform gets the id nor when they are marked. Later instances and ports have the id.
 func TestAClusterWithoutAnIDGetsOne(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -52,7 +52,7 @@ func TestAClusterWithoutAnIDGetsOne(t *testing.T) {
 	c.wantMarked("Slurm cluster id "+clusterID, control, "node01", "node02", "node03")
 	c.wantClean(d)
 
-	// The state does not know of the marks: nothing was refreshed.
+	// The state lacks the marks, since there was no refresh.
 	desired["node03"], desired["node04"] = c.spec("standard", imageV1), c.spec("standard", imageV1)
 	desired["node02"] = reconfigure.Spec{Group: "standard", NetworkID: c.network}
 	mixed := planOf(reconfigure.Create, desired, "node03", "node04")

@@ -49,7 +49,7 @@ func (c *cluster) active(nodes ...string) func() bool {
 	}
 }
 
-// ports is the ids of the cloud's ports, by name.
+// ports returns the ids of the cloud's ports, by name.
 func (c *cluster) ports() map[string][]string {
 	c.Helper()
 	client, err := openstack.NewNetworkV2(c.admin, gophercloud.EndpointOpts{})
@@ -65,7 +65,7 @@ func (c *cluster) ports() map[string][]string {
 	return byName
 }
 
-// port is where a server is.
+// port returns the port of a server.
 func (c *cluster) port(_ context.Context, server string) (string, error) {
 	ports := c.ports()
 	for node, s := range c.servers() {
@@ -76,7 +76,7 @@ func (c *cluster) port(_ context.Context, server string) (string, error) {
 	return "", fmt.Errorf("server %s has no port, or several", server)
 }
 
-// listed is what the cloud says of the servers of these nodes, as Adopt takes it.
+// listed returns the cloud's data about the servers of these nodes, in the form for Adopt.
 func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	c.Helper()
 	all := c.servers()
@@ -90,7 +90,7 @@ func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	return found
 }
 
-// adopt has servers adopted, all of them.
+// adopt adopts servers; none may fail.
 func (c *cluster) adopt(d *Driver, desired map[string]reconfigure.Spec, nodes ...string) {
 	c.Helper()
 	begin := time.Now()
@@ -102,7 +102,7 @@ func (c *cluster) adopt(d *Driver, desired map[string]reconfigure.Spec, nodes ..
 	}
 }
 
-// entries is a node's part of the state, by block.
+// entries returns a node's part of the state, by block.
 func (c *cluster) entries(d *Driver, node string) map[string]string {
 	c.Helper()
 	state, err := d.pull(c.Context())
@@ -118,7 +118,7 @@ func (c *cluster) entries(d *Driver, node string) map[string]string {
 	return found
 }
 
-// wantCutOff checks that nodes, and no others, were cut off by the interrupt, before or after their change was begun.
+// wantCutOff checks that the interrupt cut off exactly these nodes, before or after their change began.
 func (c *cluster) wantCutOff(failures reconfigure.Failures, begun bool, nodes ...string) {
 	c.Helper()
 	if len(failures) != len(nodes) {
@@ -163,7 +163,7 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, first := range []bool{true, false} { // whether it is asked for before
+			for _, first := range []bool{true, false} { // whether the interrupt is requested before
 				sent := 0
 				i := newInterrupter(changes, func() { sent++ })
 				if first {
@@ -175,7 +175,7 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 				if !first {
 					i.ask(false)
 				}
-				// Where it was asked for first, it may be sent before the last event.
+				// If the interrupt was requested first, it may be sent before the last event.
 				early := first && len(tc.events) > 1 && sent == 1
 				if sent == 1 != tc.sent && !early || i.wasSent() != (sent == 1) {
 					t.Errorf("asked first: %t, sent %d times", first, sent)
@@ -283,7 +283,7 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
-	c.provider("plugins") // its fixed wait is what is interrupted
+	c.provider("plugins") // with its fixed wait, which is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -323,11 +323,11 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	}
 }
 
-// An interrupt that comes before anything is there, while a port is made, and before Nova has answered.
+// The interrupt comes before any resource exists, while a port is made, and before Nova has answered.
 func TestInterruptLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = 2 * time.Second })
-	c.provider("plugins") // its fixed wait is what is interrupted
+	c.provider("plugins") // with its fixed wait, which is interrupted
 	d := c.open()
 	desired := c.deployed()
 	c.deploy(d, desired)
@@ -350,12 +350,12 @@ func TestInterruptLosesNothing(t *testing.T) {
 		c.cloud.Faults().Clear(hang)
 	}()
 
-	// The interrupt comes while the port is waited for, and on a busy machine later.
+	// The interrupt comes during the wait for the port, or later on a busy machine.
 	failures := c.interrupted(d, create, "there is a port", func() bool { return len(c.ports()["node01"]) > 0 })
 	port := c.ports()["node01"]
 	if c.servers()["node01"].Status == "ACTIVE" && len(failures) == 0 {
-		// The provider's framework forgets a stop that comes just before a request (terraform-plugin-sdk v2, Stop): then
-		// the server is made to the end, and nothing is lost either.
+		// The provider's framework forgets a stop that comes just before a request (terraform-plugin-sdk v2,
+		// Stop): then it completes the server, and nothing is lost either.
 		c.Log("the interrupt came between the port and the server, without effect")
 		return
 	}
@@ -394,7 +394,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
-	c.provider("plugins") // its fixed wait is what is interrupted
+	c.provider("plugins") // with its fixed wait, which is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -404,7 +404,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	go func() {
 		c.until("both are ACTIVE", c.active("node02", "node03"))
 		for _, pid := range c.terraforms() {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended with Terraform
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
 		}
 	}()
 	if _, err := d.Apply(t.Context(), preview, c.watch, nil); !errors.Is(err, errKilled) {
@@ -418,14 +418,14 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 			t.Fatalf("the state knows %s: %+v", node, i)
 		}
 	}
-	// A back end that is not a file may not have been told of the port either.
+	// A backend that is not a file may not have learned of the port either.
 	state, err := d.pull(t.Context())
 	c.must(err)
 	state.of(portBlock).put("node03", nil)
 	c.must(d.push(t.Context(), state))
 	was := map[string]map[string]string{"node02": c.entries(d, "node02"), "node03": c.entries(d, "node03")}
 
-	// A server that is at another port than the state has, and one that is made of something else.
+	// A server with another port than in the state, and one that was made from another source.
 	servers := c.listed("node02", "node03")
 	other := servers["node02"]
 	other.PortID = c.ports()["node03"][0]
@@ -448,7 +448,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	if diff := cmp.Diff(before, c.servers(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("the servers were touched:\n%s", diff)
 	}
-	// What was entered is what a creation would have written, but for what is each node's own.
+	// The new entries equal those of a creation, except for properties that are specific to a node.
 	want, got := c.entries(d, "node01"), c.entries(d, "node03")
 	for _, own := range []string{instanceBlock, portBlock} {
 		for _, name := range []string{" attributes", " index_key"} {
@@ -459,7 +459,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("beside the attributes (-created +entered):\n%s", diff)
 	}
-	// Terraform can remove what it has adopted.
+	// Terraform can remove an adopted instance.
 	delete(desired, "node03")
 	if failures := c.carryOut(d, planOf(reconfigure.Remove, desired, "node03")); len(failures) > 0 {
 		t.Errorf("removal: %v", failures)
@@ -470,7 +470,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
-	c.provider("plugins") // its fixed wait is what is interrupted
+	c.provider("plugins") // with its fixed wait, which is interrupted
 	d := c.open()
 	desired := c.deployed("node01", "node02")
 	c.deploy(d, desired)

@@ -12,7 +12,7 @@ import (
 )
 
 // localStates is a driver of a shard whose state is a file. Its Terraform answers `state pull` with another file, and
-// counts.
+// counts the calls.
 type localStates struct {
 	*testing.T
 	*Driver
@@ -46,7 +46,7 @@ func (l localStates) write(path, text string) {
 	noError(l.T, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// expect demands an address of n1, and how often Terraform was started for it.
+// expect checks the address of n1, and the number of starts of Terraform for it.
 func (l localStates) expect(want string, fresh bool, starts int) {
 	l.Helper()
 	noError(l.T, os.RemoveAll(l.calls))
@@ -55,13 +55,13 @@ func (l localStates) expect(want string, fresh bool, starts int) {
 	if diff := cmp.Diff(map[string]string{"n1": want}, got); diff != "" {
 		l.Errorf("addresses (-want +got):\n%s", diff)
 	}
-	calls, _ := os.ReadFile(l.calls) // there is none where Terraform was not started
+	calls, _ := os.ReadFile(l.calls) // Terraform was never started, so there is no file
 	if n := strings.Count(string(calls), "state pull"); n != starts {
 		l.Errorf("Terraform was started %d times, want %d", n, starts)
 	}
 }
 
-// stateWith is a state with the port of n1, and with what must not be taken for it.
+// stateWith returns a state with the port of n1, and with resources that must not be mistaken for it.
 func stateWith(address string) string {
 	const object = `{"index_key": "n1", %s"attributes": {"all_fixed_ips": ["fd00::1", %q, "192.0.2.99"]}}`
 	return fmt.Sprintf(`{"version": 4, "serial": 1, "lineage": "x", "resources": [
@@ -79,7 +79,7 @@ func TestAddressesAreThoseOfTheStateAsItIs(t *testing.T) {
 	l.expect("192.0.2.1", false, 0)
 	was, err := os.Stat(l.file)
 	noError(t, err)
-	l.write(l.file, stateWith("192.0.2.2")) // of the same length, in the same moment
+	l.write(l.file, stateWith("192.0.2.2")) // of the same length, at the same time
 	noError(t, os.Chtimes(l.file, was.ModTime(), was.ModTime()))
 	l.expect("192.0.2.2", false, 0)
 
@@ -103,7 +103,7 @@ func TestAStateThatHasNotChangedIsParsedOnce(t *testing.T) {
 	l.expect("192.0.2.1", false, 0)
 }
 
-// The file beside the module may be a leftover of the time before the back end.
+// The file beside the module may be left from the time before the backend.
 func TestTheStateOfAnotherBackEndIsAskedFor(t *testing.T) {
 	l := newLocalStates(t)
 	l.write(l.file, stateWith("192.0.2.1"))

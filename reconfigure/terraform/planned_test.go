@@ -7,7 +7,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// The lines are Terraform 1.5.7's, less what is not looked at.
+// The lines are from Terraform 1.5.7, without the unused fields.
 const (
 	v15    = `{"type":"version","terraform":"1.5.7","ui":"1.1"}`
 	create = `{"type":"planned_change","change":{"action":"create","resource":` +

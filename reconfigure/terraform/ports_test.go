@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// keeping is the project's own module, in a shard.
+// keeping is the project's module, in a shard.
 func keeping(shard string) module {
 	return module{
 		kinds:   kinds,
@@ -19,7 +19,7 @@ func keeping(shard string) module {
 	}
 }
 
-// theirs is a plan of Terraform's with one change, in a state that has the instances of some nodes.
+// theirs returns a plan of Terraform with one change, in a state that has the instances of some nodes.
 func theirs(address string, actions tfjson.Actions, tainted bool, instances ...string) *tfjson.Plan {
 	p := &tfjson.Plan{
 		ResourceChanges: []*tfjson.ResourceChange{{
@@ -106,7 +106,7 @@ func TestFenceOverKeptPorts(t *testing.T) {
 	}
 }
 
-// What the nodes share is in the default workspace. In another one it can be there by mistake only.
+// The shared resources are in the default workspace. In another one they can only be by mistake.
 func TestFenceOverSharedResourcesInAShard(t *testing.T) {
 	const group = "openstack_networking_secgroup_v2.cluster[0]"
 	some, none := map[string]reconfigure.Spec{"n1": withImage}, map[string]reconfigure.Spec{}

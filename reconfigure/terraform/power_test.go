@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// with returns a map of nodes in which a node has another power state.
+// with returns a map of nodes with another power state of a node.
 func with(nodes map[string]reconfigure.Spec, node string, power reconfigure.Power) map[string]reconfigure.Spec {
 	nodes = maps.Clone(nodes)
 	spec := nodes[node]
@@ -21,7 +21,7 @@ func with(nodes map[string]reconfigure.Spec, node string, power reconfigure.Powe
 }
 
 // TestStopIsInterruptedAndAdopted interrupts Terraform when the cloud has stopped, started, shelved and unshelved an
-// instance. The provider writes what it was to do to the state, also if it is interrupted.
+// instance. The provider writes the planned power state to the state, even if it is interrupted.
 func TestStopIsInterruptedAndAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -54,8 +54,8 @@ func TestStopIsInterruptedAndAdopted(t *testing.T) {
 	c.wantClean(d)
 }
 
-// TestAnInstanceThatDiffersOtherwiseIsNotStopped has the site change its module, so that Terraform would change
-// existing instances in place. That keeps no other node from being made.
+// TestAnInstanceThatDiffersOtherwiseIsNotStopped changes a site's module, so that Terraform would change existing
+// instances in place. Other nodes must still be made.
 func TestAnInstanceThatDiffersOtherwiseIsNotStopped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -83,8 +83,8 @@ func TestAnInstanceThatDiffersOtherwiseIsNotStopped(t *testing.T) {
 	}
 }
 
-// An edit of resume_timeout changes how long Terraform waits for an instance. That is no difference of those that are
-// there: they can still be stopped and started, and neither a deploy nor a plan by hand changes them.
+// An edit of resume_timeout changes how long Terraform waits for an instance. Existing instances do not differ by that:
+// they can still be stopped and started, and neither a deploy nor a plan by hand changes them.
 func TestAnotherTimeoutIsNoDifference(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

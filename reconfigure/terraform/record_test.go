@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// hazards is what makes the old tool's dangers show: a list that is built from all nodes. It is no part of the module
-// for that reason.
+// hazards has the construct that caused the old tool's dangers: a list of all nodes. For that reason the product's
+// module lacks it.
 const hazards = `
 resource "terraform_data" "disk" {
   for_each = var.nodes
@@ -46,8 +46,8 @@ type recorder struct {
 	d *Driver
 }
 
-// images is what other images and stale maps lead to. Bumped is what the old tool's module did: the image of all nodes
-// in one place.
+// images has plans that other images and stale maps cause. Bumped is what the old tool's module did: one place has the
+// image of all nodes.
 func (r recorder) images() {
 	const n1, n3, n4, hosts = `["n1"]`, `["n3"]`, `["n4"]`, "terraform_data.hosts"
 	bumped := func(nodes ...string) map[string]reconfigure.Spec {
@@ -96,7 +96,7 @@ func (r recorder) others() {
 	r.must(r.d.run(func(tf *tfexec.Terraform) error { return tf.Untaint(r.Context(), n2) }))
 }
 
-// modules is plans after changes of the declaration and of the module.
+// modules has plans after changes of the declaration and of the module.
 func (r recorder) modules() {
 	all := r.deployed("n1", "n2", "n3")
 	r.declare("cluster_name: eiffel", "cluster_name: tower")
@@ -119,13 +119,13 @@ func (r recorder) modules() {
 	r.write(file, hazards)
 }
 
-// drift is plans for an instance that was deleted in the cloud.
+// drift has plans for an instance that was deleted in the cloud.
 func (r recorder) drift() {
 	r.removeServer("n1")
 	r.plan("drift", r.deployed("n1", "n2", "n3"))
 }
 
-// plan records one, less what the fence does not look at.
+// plan records a plan without the parts that the fence ignores.
 func (r recorder) plan(name string, nodes map[string]reconfigure.Spec, options ...tfexec.PlanOption) {
 	r.Helper()
 	vars, out := filepath.Join(r.dir, "nodes.tfvars.json"), filepath.Join(r.dir, "saved")

@@ -21,7 +21,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A site's own resources as the module's README has them, for a cluster of several states.
+// A site's resources in the form of the module's README, for a cluster with several states.
 const shardedAdditions = `
 resource "terraform_data" "scratch" {
   for_each = { for name, node in local.nodes : name => node if node.group == "standard" }
@@ -43,8 +43,8 @@ resource "terraform_data" "common" {
 }
 `
 
-// TestALauncherRunsWhileOtherProgramsAreStarted fails with "text file busy" if a program that is started meanwhile
-// inherits the launcher, open for writing.
+// TestALauncherRunsWhileOtherProgramsAreStarted fails with "text file busy" if another program inherits the launcher
+// while it is open for writing.
 func TestALauncherRunsWhileOtherProgramsAreStarted(t *testing.T) {
 	program, err := exec.LookPath("true")
 	if err != nil {
@@ -146,7 +146,7 @@ func TestSharedValuesOfTheDefaultWorkspace(t *testing.T) {
 	}
 }
 
-// in is the same cluster's driver of another workspace.
+// in returns the driver of another workspace of the same cluster.
 func (c *cluster) in(shard string) *Driver {
 	c.Helper()
 	cfg := c.cfg
@@ -156,7 +156,7 @@ func (c *cluster) in(shard string) *Driver {
 	return d
 }
 
-// portsByNode is the ids and addresses of the cloud's ports, by name.
+// portsByNode returns the ids and addresses of the cloud's ports, by name.
 func (c *cluster) portsByNode() map[string][2]string {
 	c.Helper()
 	client, err := openstack.NewNetworkV2(c.admin, gophercloud.EndpointOpts{})
@@ -172,8 +172,8 @@ func (c *cluster) portsByNode() map[string][2]string {
 	return all
 }
 
-// wantCleanByHand checks that an administrator's plain `terraform plan` has nothing to do in a workspace that was
-// selected by hand.
+// wantCleanByHand checks that an administrator's plain `terraform plan` has no changes in a workspace that was selected
+// by hand.
 func (c *cluster) wantCleanByHand(d *Driver, shard string) {
 	c.Helper()
 	c.must(d.with(c.cfg.Binary, func(tf *tfexec.Terraform) error {
@@ -188,8 +188,8 @@ func (c *cluster) wantCleanByHand(d *Driver, shard string) {
 	}))
 }
 
-// TestKeptPortsAndShards follows nodes with kept ports in the default workspace and in two others, which work side by
-// side.
+// TestKeptPortsAndShards follows nodes with kept ports in the default workspace and in two others, which work
+// concurrently.
 func TestKeptPortsAndShards(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -209,7 +209,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 	drivers := map[string]*Driver{"": c.open(), "standard-1": c.in("standard-1"), "standard-2": c.in("standard-2")}
 	first := planOf(reconfigure.Create, all, control, "node01")
 	first.Shared = true
-	for _, shard := range reconfigure.Shards(all) { // the default one makes what the others need
+	for _, shard := range reconfigure.Shards(all) { // the default one makes resources that the others need
 		part := first.InShard(shard, func(string) string { return "" })
 		if failures := c.carryOut(drivers[shard], part); len(failures) > 0 {
 			t.Fatal(failures)
@@ -237,7 +237,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 		}
 	}
 
-	// All shards at once: each resumes a node, and the default one removes one too.
+	// All shards work at once: each resumes a node, and the default one also removes one.
 	mixed := planOf(reconfigure.Create, c.inMap(all, "node02", node("", imageV1)), "node02")
 	c.inEach(drivers, map[string]reconfigure.Plan{
 		"":           both(mixed, reconfigure.Remove, "node01", port("")),
@@ -278,7 +278,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 	c.refusals(drivers, kept)
 	c.dividesOlderMap(drivers, kept)
 
-	// A node that is not declared any more goes with its port; then the other workspaces, and what they share last.
+	// An undeclared node is removed with its port; then the other workspaces, and the shared resources last.
 	gone := planOf(reconfigure.Remove, reconfigure.InShard(kept, "standard-1"), "node11", "node12")
 	delete(gone.Desired, "node12")
 	gone.Desired["node11"] = port("standard-1")
@@ -299,7 +299,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 	}
 }
 
-// dividesOlderMap has a cluster directory in which a version before has left the nodes of all shards in one file.
+// dividesOlderMap uses a cluster directory in which an earlier version left the nodes of all shards in one file.
 func (c *cluster) dividesOlderMap(drivers map[string]*Driver, kept map[string]reconfigure.Spec) {
 	c.Helper()
 	m := drivers[""].nodes()
@@ -325,7 +325,7 @@ func (c *cluster) dividesOlderMap(drivers map[string]*Driver, kept map[string]re
 	}
 }
 
-// inMap is a map of nodes with another entry of one.
+// inMap returns a map of nodes with another entry of one node.
 func (c *cluster) inMap(
 	all map[string]reconfigure.Spec, node string, spec reconfigure.Spec,
 ) map[string]reconfigure.Spec {
@@ -341,7 +341,7 @@ func both(p reconfigure.Plan, action reconfigure.Action, node string, entry reco
 	return p
 }
 
-// inEach carries out a plan for each shard, side by side.
+// inEach carries out a plan for each shard, concurrently.
 func (c *cluster) inEach(drivers map[string]*Driver, plans map[string]reconfigure.Plan) {
 	c.Helper()
 	var wait sync.WaitGroup
@@ -364,7 +364,7 @@ func (c *cluster) inEach(drivers map[string]*Driver, plans map[string]reconfigur
 	}
 }
 
-// refusals is what must not be planned in a cluster of several states.
+// refusals checks that invalid plans of a cluster with several states are rejected.
 func (c *cluster) refusals(drivers map[string]*Driver, kept map[string]reconfigure.Spec) {
 	c.Helper()
 	here := reconfigure.InShard(kept, reconfigure.DefaultShard)
@@ -390,7 +390,7 @@ func (c *cluster) refusals(drivers map[string]*Driver, kept map[string]reconfigu
 	c.must(os.Remove(filepath.Join(c.dir, own)))
 }
 
-// A quota for ports keeps no instance from coming up.
+// A quota for ports does not prevent an instance from coming up.
 func TestAPortThatCannotBeKeptIsNoNodesFailure(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// onPull is a log that calls do before each state pull, with how many there were before.
+// onPull is a log that calls do before each state pull, with the number of earlier pulls.
 type onPull struct {
 	slog.Handler
 	seen int
@@ -27,8 +27,8 @@ func (h *onPull) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestAStateThatIsBeingWrittenIsReadAgain has Terraform's local back end in the middle of a write: it has emptied the
-// file, or written a half. Such a file is left to Terraform.
+// TestAStateThatIsBeingWrittenIsReadAgain stops Terraform's local backend in the middle of a write: it has emptied the
+// file, or written half of it. Only Terraform may read such a file.
 func TestAStateThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -51,7 +51,7 @@ func TestAStateThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAStateThatWasNotWrittenToItsEndIsAnError has Terraform's state be as after a full disk: the state from before
+// TestAStateThatWasNotWrittenToItsEndIsAnError makes Terraform's state look as after a full disk: a copy from before
 // that run is beside it.
 func TestAStateThatWasNotWrittenToItsEndIsAnError(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// script makes an event stream: "start ADDRESS ACTION [ID]", "done ADDRESS ACTION", "errored ADDRESS ACTION", "error
+// script returns an event stream: "start ADDRESS ACTION [ID]", "done ADDRESS ACTION", "errored ADDRESS ACTION", "error
 // ADDRESS|- TEXT".
 func script(t *testing.T, lines ...string) []event {
 	t.Helper()
@@ -171,8 +171,8 @@ func TestFailedRunIsExplained(t *testing.T) {
 	}
 }
 
-// The sentences are the provider's, which reconfigure's own tests have more of.
-// The provider prints an error that is not there.
+// The sentences are the provider's; reconfigure's tests have more of them. The provider prints "%!s(<nil>)" for a
+// missing error.
 func TestAMissingErrorIsNotPrinted(t *testing.T) {
 	const ready = "Error waiting for instance (1) to become ready: unexpected state 'ERROR', wanted target 'ACTIVE'"
 	if got := sentence(tfjson.Diagnostic{Summary: ready + ". last error: %!s(<nil>)"}); got != ready {

@@ -34,10 +34,10 @@ type vsphereSite struct {
 	client *vsphere.Client
 	dir    string
 	cfg    Config
-	specs  map[int]reconfigure.Spec // by version: the image's
+	specs  map[int]reconfigure.Spec // the image's id by version
 }
 
-// newVSphere makes one. The settings replace the resource pool of the entry where there are some.
+// newVSphere makes such a site. The settings, if any, replace the resource pool in the entry.
 func newVSphere(t *testing.T, settings string) *vsphereSite {
 	t.Helper()
 	tools := needs.VSphere(t, root(t))
@@ -128,7 +128,7 @@ func (s *vsphereSite) spec(node string, version int) reconfigure.Spec {
 	return spec
 }
 
-// servers is what vCenter has of the cluster.
+// servers returns vCenter's instances of the cluster.
 func (s *vsphereSite) servers() map[string]reconfigure.Server {
 	s.Helper()
 	all, err := s.client.Servers(s.Context(), nodeset.NodeSet{})
@@ -143,8 +143,8 @@ func (s *vsphereSite) servers() map[string]reconfigure.Server {
 	return found
 }
 
-// TestDriverIsAProvisionerForVSphere holds real Terraform, with its provider for vSphere, to the contract that
-// operations rely on. Its instances are neither stopped nor adopted.
+// TestDriverIsAProvisionerForVSphere tests real Terraform, with its provider for vSphere, with the suite of the
+// contract on which operations rely. Its instances are neither stopped nor adopted.
 func TestDriverIsAProvisionerForVSphere(t *testing.T) {
 	t.Attr("scenario", "the driver passes the checks of provisioners, as with OpenStack")
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestDriverIsAProvisionerForVSphere(t *testing.T) {
 			Vanish: func(node string) {
 				s.must(s.client.RemoveServer(t.Context(), s.servers()[node].ID, node, time.Now().AddDate(1, 0, 0)))
 			},
-			Stray: func() { // a resource of nobody's, on which all instances depend
+			Stray: func() { // a shared resource on which all instances depend
 				const instance = "resource \"vsphere_virtual_machine\" \"node\" {\n"
 				s.change("terraform/vsphere/main.tf", instance,
 					"resource \"terraform_data\" \"stray\" {}\n\n"+instance+"  depends_on = [terraform_data.stray]\n")
@@ -167,8 +167,8 @@ func TestDriverIsAProvisionerForVSphere(t *testing.T) {
 	})
 }
 
-// TestVSphereInstanceIsWhatItsSpecSays makes a linked clone in the workspace of the second host, and reads all of it
-// back: from the state, from vCenter, and as the guest gets it.
+// TestVSphereInstanceIsWhatItsSpecSays makes a linked clone in the workspace of the second host, and reads it from the
+// state, from vCenter, and as the guest gets it.
 func TestVSphereInstanceIsWhatItsSpecSays(t *testing.T) {
 	t.Attr("scenario", "a virtual machine is made as declared, on the declared host")
 	t.Parallel()
@@ -230,8 +230,8 @@ func decoded(t *testing.T, text string) map[string]any {
 	return is
 }
 
-// sayHostKeys runs the command with which a guest says its host keys, with those of a folder of its own, and reads them
-// as they come from vCenter.
+// sayHostKeys runs the command with which a guest publishes its host keys, for keys in a temporary folder, and reads
+// them from vCenter.
 func (s *vsphereSite) sayHostKeys(runcmd any) {
 	s.Helper()
 	commands, _ := runcmd.([]any)

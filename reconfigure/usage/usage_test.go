@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// at returns a moment of the tests, in seconds; the first is zero, and no time.
+// at returns a time of the tests, in seconds; at(0) is the zero time.
 func at(s float64) time.Time {
 	if s == 0 {
 		return time.Time{}
@@ -220,7 +220,7 @@ func TestHours(t *testing.T) {
 	}
 }
 
-// drawFacts draws facts, also such that cannot be.
+// drawFacts draws facts, including impossible ones.
 func drawFacts(rt *rapid.T) Facts {
 	moment := drawMoment()
 	node := rapid.SampledFrom([]string{"n1", "n2"})
@@ -252,7 +252,7 @@ func drawMoment() *rapid.Generator[time.Time] {
 	return rapid.Custom(func(rt *rapid.T) time.Time { return at(float64(rapid.IntRange(0, 120).Draw(rt, "s")) / 2) })
 }
 
-// TestCandidatesSuffice draws failures of all requests, and gives those of the candidates only.
+// TestCandidatesSuffice draws failures of all requests, and passes only those of the candidates.
 func TestCandidatesSuffice(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := drawFacts(rt)
@@ -283,7 +283,7 @@ func TestCandidatesSuffice(t *testing.T) {
 	})
 }
 
-// TestHoursAddUp holds the sums to the lives of the instances, whatever the facts are, also such that cannot be.
+// TestHoursAddUp compares the sums with the lives of the instances, for any facts, including impossible ones.
 func TestHoursAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := drawFacts(rt)

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// example is a job that failed on n1 and ran then, and one that found its node up.
+// example has a job that failed on n1 and ran later, and a job that found its node up.
 func example() Facts {
 	first, again := job(1, "NODE_FAIL", "n1", 1, 2, 30), job(1, "COMPLETED", "n1", 30, 80, 90)
 	up := life("n1", "a", 50, 55, 60, 65, 70, 0)

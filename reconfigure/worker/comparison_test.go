@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// TestWhenAWorkerComparesNext never comes to a comparison: it would need a cloud. The script unattended.txtar does.
+// TestWhenAWorkerComparesNext never compares, since that would need a cloud. The script unattended.txtar does.
 func TestWhenAWorkerComparesNext(t *testing.T) {
 	shipped, err := os.ReadFile(filepath.Join("..", "..", "group_vars", "all.yml"))
 	if err != nil {

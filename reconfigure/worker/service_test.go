@@ -25,7 +25,7 @@ func TestServiceNames(t *testing.T) {
 	}
 }
 
-// shippedUnit is the unit that is shipped, as its name and its text.
+// shippedUnit returns the name and the text of the shipped unit.
 func shippedUnit(t *testing.T) (name, text string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "systemd", "*.service"))
@@ -65,9 +65,9 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 	}
 }
 
-// TestTheUnitIsWhatSystemdTakes has systemd read it, which need not run for that. It tells of each key that it does
-// not know or like, and takes the rest. It knows of no other unit than the targets that each service depends on,
-// since it would tell of units that other packages have installed, too.
+// TestTheUnitIsWhatSystemdTakes makes systemd parse the unit, for which systemd need not run. systemd reports each key
+// that it does not know or accept. It has no other units than the targets on which each service depends, since it would
+// also report units of other packages.
 func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
 	_, text := shippedUnit(t)
 	analyze, err := exec.LookPath("systemd-analyze")

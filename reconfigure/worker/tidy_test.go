@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// aged is a journal with one request that ended that long ago, and a tidier of it.
+// aged returns a journal with one request that ended at that age, and a tidier of it.
 func aged(t *testing.T, keep, age time.Duration) (*journal.Journal, tidier) {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,14 +111,14 @@ func TestTidyingIsDoneAfterWorkThatFailed(t *testing.T) {
 	}
 }
 
-// A worker holds the lease as long as it stays.
+// A worker holds the lease while it runs.
 func TestAWorkerThatStaysTidiesToo(t *testing.T) {
 	log, tidy := aged(t, time.Hour, 2*time.Hour)
 	if _, leads, err := log.Acquire(t.Context()); err != nil || !leads {
 		t.Fatalf("no lease: %v", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		// the clock here begins in the year 2000, when nothing that has ended today was old
+		// the clock here begins in the year 2000, so entries that end today are never old
 		tidy.keep = -100 * 365 * 24 * time.Hour
 		err := tidy.during(t.Context(), func() error {
 			time.Sleep(time.Hour)

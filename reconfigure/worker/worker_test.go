@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// TestAdaptersAreMadeAnewWhereTheSiteHasChanged edits the shipped declaration and the file of the clouds. A password
-// that was changed must reach a worker that stays.
+// TestAdaptersAreMadeAnewWhereTheSiteHasChanged edits the shipped declaration and the file of the clouds. A changed
+// password must reach a running worker.
 func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 	shipped, err := os.ReadFile(filepath.Join("..", "..", "group_vars", "all.yml"))
 	if err != nil {
@@ -74,7 +74,7 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 	}
 }
 
-// TestSystemdStartsTheWorkerWhereThatIsDeclared has a systemctl that notes its arguments.
+// TestSystemdStartsTheWorkerWhereThatIsDeclared uses a systemctl that records its arguments.
 func TestSystemdStartsTheWorkerWhereThatIsDeclared(t *testing.T) {
 	dir := t.TempDir()
 	noted := filepath.Join(dir, "noted")
@@ -95,7 +95,7 @@ func TestSystemdStartsTheWorkerWhereThatIsDeclared(t *testing.T) {
 	}
 }
 
-// TestAChangedFileOfCloudsIsSeen has a worker read the file again.
+// TestAChangedFileOfCloudsIsSeen makes a worker read the file again.
 func TestAChangedFileOfCloudsIsSeen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "paper.yaml")
 	var s site.Site
