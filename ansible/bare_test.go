@@ -88,7 +88,7 @@ func TestABareNode(t *testing.T) {
 
 	again := m.installs("node01")
 	if took, _ := again.end(); took != 0 {
-		t.Errorf("packages that are there were installed once more, for %s", took)
+		t.Errorf("existing packages were installed again, for %s", took)
 	}
 }
 

@@ -145,7 +145,7 @@ func TestNothingOfASecretIsOnTheDisk(t *testing.T) {
 				}
 			}
 			if older := strings.Contains(text, "BEFORE"); older != (path == bare) {
-				t.Errorf("the disk has what was removed before: %v", older)
+				t.Errorf("the disk still has removed data: %v", older)
 			}
 		})
 	}

@@ -143,7 +143,7 @@ func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
 			t.Errorf("%s: %v\n%s", folder, err, said)
 		}
 		if _, err := os.Stat(file); (err == nil) == shared {
-			t.Errorf("%s: the file is there: %v", folder, err)
+			t.Errorf("%s: the file exists: %v", folder, err)
 		}
 	}
 }

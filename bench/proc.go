@@ -16,7 +16,7 @@ import (
 )
 
 // adoptOrphans makes this process the parent of processes whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER):
-// workers go on after their callers end, and only a parent can read the CPU time of a process and its children.
+// workers outlive their callers, and only a parent can read the CPU time of a process and its children.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // orphans are the names of processes that outlive their parents: workers, and Ansible's connections.

@@ -47,6 +47,6 @@ func TestOutputIsAttachedToTheErrorAndNotInItsText(t *testing.T) {
 		t.Errorf("the error is %q, of class %s", err, reconfigure.ClassOf(err))
 	}
 	if reconfigure.WithOutput("x", nil) != nil || reconfigure.OutputOf(errors.New("x")) != "" {
-		t.Error("there is output where there is none")
+		t.Error("there is unexpected output")
 	}
 }

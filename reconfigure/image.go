@@ -41,9 +41,9 @@ func CheckImageName(name string) error {
 	return nil
 }
 
-// ImageReason begins the reason of the drain of a node from just before its disk is cleaned for an image until the
-// node is made anew. After a colon follows a failure, or the reason of somebody else who drained the node before.
-// Slurm keeps the reason if a worker dies.
+// ImageReason begins the reason of the drain of a node from just before its disk is cleaned for an image until the node
+// is made anew. After a colon follows a failure, or the reason of an earlier drain that is not this tool's. Slurm keeps
+// the reason if a worker dies.
 const ImageReason = "its disk is cleaned for an image, and it must be made anew"
 
 // ReasonForImage returns the reason with which to drain a node in this state just before its disk is cleaned.

@@ -148,10 +148,10 @@ func (s NodeState) Ours() bool {
 	return strings.HasPrefix(s.Reason, ReasonPrefix) && s.OthersReason() == ""
 }
 
-// othersDrain precedes the reason of somebody else in a reason of this tool.
+// othersDrain precedes the reason of another user in a reason of this tool.
 const othersDrain = "drained by somebody else: "
 
-// OthersReason returns the reason of somebody else, without this tool's addition; empty if the reason is this tool's.
+// OthersReason returns another user's reason, without this tool's addition; empty if the reason is this tool's.
 func (s NodeState) OthersReason() string {
 	ours, ok := strings.CutPrefix(s.Reason, ReasonPrefix)
 	if !ok {

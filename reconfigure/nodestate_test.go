@@ -144,7 +144,7 @@ func TestPredicatesAgree(t *testing.T) {
 	})
 }
 
-// TestReasonsOfOthersAreKept checks that a reason of somebody else can be read from each reason that keeps it, also if it
+// TestReasonsOfOthersAreKept checks that another user's reason can be read from each reason that keeps it, also if it
 // is longer than slurmdbd's column for it.
 func TestReasonsOfOthersAreKept(t *testing.T) {
 	for _, reason := range []string{"memory errors", "", "no reason", "x; " + ImageReason, strings.Repeat("long ", 60)} {
@@ -186,10 +186,10 @@ func TestNodeFlagsInSlurmsWords(t *testing.T) {
 	}
 	words := NodeFlagWords()
 	if slices.Sort(words); len(slices.Compact(words)) != len(nodeFlagWords) {
-		t.Error("a word is there twice")
+		t.Error("a word occurs twice")
 	}
 	if NodePlanned != 1<<(len(nodeFlagWords)-1) {
-		t.Error("there are not as many words as flags")
+		t.Error("the numbers of words and flags differ")
 	}
 }
 

@@ -58,8 +58,8 @@ type Suspended struct {
 	Again nodeset.NodeSet // those of them that were resumed again later
 }
 
-// Needless reports whether nobody waits any more for the boot of a node that the resume asks for. Slurm's state of
-// the node decides, unless Slurm has resumed the node again.
+// Needless reports whether the boot of a node that the resume asks for is no longer awaited. Slurm's state of the node
+// decides, unless Slurm has resumed the node again.
 func (s Suspended) Needless(node string, state NodeState) bool {
 	return s.Again.Contains(node) || s.Nodes.Contains(node) && state.GivenUp()
 }

@@ -308,7 +308,7 @@ func TestHostileCallers(t *testing.T) {
 	}
 	for _, use := range g.uses() {
 		if len(use.Refused) == 0 || use.Refused[0].Peer != "127.0.0.1" {
-			t.Errorf("what is known of %s: %+v", use.Key, use.Refused)
+			t.Errorf("the record of calls of %s: %+v", use.Key, use.Refused)
 		}
 	}
 
@@ -332,7 +332,7 @@ func (g *gateLab) uses() []reconfigure.KeyUse {
 	uses, err := g.journal.KeyUses(g.t.Context())
 	g.check(err)
 	if len(uses) == 0 {
-		g.t.Error("nothing is known of the keys")
+		g.t.Error("the keys are unknown")
 	}
 	return uses
 }

@@ -45,7 +45,7 @@ func resumeCommand() *cli.Command {
 	})
 }
 
-// readJobs reads the resume file. A call with --no-wait goes on without a file that is truncated or malformed: the
+// readJobs reads the resume file. A call with --no-wait continues without a file that is truncated or malformed: the
 // nodes matter more than the jobs.
 func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	file := c.Path("resume-file")

@@ -209,7 +209,7 @@ func (l *scriptLab) awaitSettled() error {
 		return pending == 0 && leader == "" && len(left) == 0, err
 	})
 	if err != nil {
-		return fmt.Errorf("%w; there are still %v", err, left)
+		return fmt.Errorf("%w; left: %v", err, left)
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func eventually(what string, holds func() (bool, error)) error {
 			return err
 		}
 	}
-	return fmt.Errorf("it never came that %s", what)
+	return fmt.Errorf("this did not happen: %s", what)
 }
 
 // scriptMark is in the environment of every process of a script, and is inherited by child processes.

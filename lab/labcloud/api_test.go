@@ -466,7 +466,7 @@ func TestConfigurationMistakesAreReportedTogether(t *testing.T) {
 	}
 	for _, part := range []string{"password", `flavor "small"`, `network "cluster"`} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error says nothing of %s: %s", part, err)
+			t.Errorf("the error does not mention %s: %s", part, err)
 		}
 	}
 	twice := configuration()

@@ -43,7 +43,7 @@ func TestAServerGoesToErrorByAFault(t *testing.T) {
 	f.must(err)
 	f.await(again.ID, "ACTIVE")
 	if left := f.listPorts(ports.ListOpts{}); len(left) != 2 {
-		t.Errorf("%d ports, want one for each server that came to be", len(left))
+		t.Errorf("%d ports, want one for each server that was made", len(left))
 	}
 }
 

@@ -367,7 +367,7 @@ func TestHardRebootWaitsForSoftOne(t *testing.T) {
 			t.Errorf("status afterwards %s", got)
 		}
 		if !slices.Equal(h.calls[1:], []string{"reboot hard=false", "reboot hard=true"}) {
-			t.Errorf("the hypervisor was asked: %v", h.calls)
+			t.Errorf("the hypervisor was called: %v", h.calls)
 		}
 	})
 }
@@ -383,7 +383,7 @@ func TestCloseDestroysEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(h.calls, []string{"destroy", "destroy"}) {
-			t.Errorf("the hypervisor was asked: %v", h.calls)
+			t.Errorf("the hypervisor was called: %v", h.calls)
 		}
 		got := p.play(step{recorded: "after the end", method: "GET", path: "/compute/v2.1/servers"})
 		if got.Code != http.StatusServiceUnavailable {

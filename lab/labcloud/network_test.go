@@ -228,7 +228,7 @@ func TestFloatingIPs(t *testing.T) {
 	f.must(servers.Delete(ctx, f.compute, s.ID).ExtractErr())
 	f.awaitGone(s.ID)
 	if fip, err = floatingips.Get(ctx, f.network, fip.ID).Extract(); err != nil || fip.PortID != "" {
-		t.Errorf("after its port has gone: %+v, %v", fip, err)
+		t.Errorf("after its port was removed: %+v, %v", fip, err)
 	}
 	f.must(floatingips.Delete(ctx, f.network, fip.ID).ExtractErr())
 	_, err = floatingips.Get(ctx, f.network, fip.ID).Extract()

@@ -72,8 +72,7 @@ func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 	return l, nil
 }
 
-// bringUp starts the stage, connects the network when the disk is mounted, and
-// lets the stage go on.
+// bringUp starts the stage, connects the network when the disk is mounted, and lets the stage continue.
 func (h *Host) bringUp(ctx context.Context, cmd *exec.Cmd, l *life) error {
 	ready, readyEnd, err := os.Pipe()
 	if err != nil {
@@ -106,7 +105,7 @@ func (h *Host) bringUp(ctx context.Context, cmd *exec.Cmd, l *life) error {
 	return nil
 }
 
-// handOver waits until the stage is ready, attaches the network and has the stage go on.
+// handOver waits until the stage is ready, attaches the network and lets the stage continue.
 func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -100,7 +100,7 @@ func TestSystemdRebootsAndStopsAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := groupsOf(t, a); len(left) > 0 {
-		t.Errorf("control groups of a machine that is no more: %v", left)
+		t.Errorf("control groups of a removed machine: %v", left)
 	}
 }
 

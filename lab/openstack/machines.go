@@ -22,7 +22,7 @@ type machines struct {
 	mu    sync.Mutex
 	specs map[string]labcloud.Machine
 	on    map[string]bool
-	// stuck are closed when the boots of machines of these names may go on.
+	// stuck has channels by name, each of which is closed when boots of machines with this name may continue.
 	stuck map[string]chan struct{}
 }
 

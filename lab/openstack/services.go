@@ -25,7 +25,7 @@ type runner struct {
 	services map[string]*service
 }
 
-// service is a program that goes on until the cloud ends or somebody kills it.
+// service is a program that runs until the cloud ends or the program is killed.
 type service struct {
 	argv   []string
 	pid    int
@@ -80,7 +80,7 @@ func (r *runner) all(ctx context.Context, programs ...[]string) error {
 	return nil
 }
 
-// service starts a program that goes on. Its output is in a file of the folder log.
+// service starts a program that keeps running. Its output is in a file in the folder log.
 func (r *runner) service(name string, argv ...string) error {
 	out, err := os.Create(r.logFile(name))
 	if err != nil {

@@ -127,7 +127,7 @@ func (c *Cloud) Kill(service string) error { return c.order("kill " + service) }
 // Restart starts a service that was killed. It returns when its port is open, if it has one.
 func (c *Cloud) Restart(service string) error { return c.order("start " + service) }
 
-// SetTokens restarts Keystone, which gives tokens for so many seconds from then on.
+// SetTokens restarts Keystone, which then issues tokens with this lifetime in seconds.
 func (c *Cloud) SetTokens(seconds int) error { return c.order(fmt.Sprint("tokens ", seconds)) }
 
 // Errors returns the last errors in the logs of the services.

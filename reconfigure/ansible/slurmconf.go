@@ -21,8 +21,8 @@ const (
 
 // SlurmConf is Slurm's configuration on the control node. Files are by name.
 type SlurmConf struct {
-	// Running has the files with which slurmctld last answered; then, if they differ, those in Slurm's folder, which
-	// somebody may have told slurmctld to read. Empty: the control node is not configured yet.
+	// Running has the files with which slurmctld last answered; then, if they differ, those in Slurm's folder,
+	// which an administrator may have told slurmctld to read. Empty: the control node is not configured yet.
 	Running []map[string]string `json:"running"`
 	Jobs    map[string]int      `json:"jobs"`   // by partition; nil: slurmctld does not answer
 	Coming  map[string]string   `json:"coming"` // the files that the declaration gives

@@ -60,7 +60,7 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 	write("ansible/library/__pycache__/x.pyc", "1")
 	change("node03", func(i *reconfigure.Instance) { i.ID = "another" })
 	if sum() != before {
-		t.Error("it changes with what does not matter to the node")
+		t.Error("it changes with data that does not concern the node")
 	}
 	for name, change := range map[string]func(){
 		"a playbook":  func() { write("ansible/site.yml", "- hosts: none\n") },

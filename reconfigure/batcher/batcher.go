@@ -113,7 +113,7 @@ func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
 	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
 }
 
-// Do waits for the result of in. If ctx ends first, it returns the cause. A call that is already in a run goes on
+// Do waits for the result of in. If ctx ends first, it returns the cause. A call that is already in a run continues
 // without its caller.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	call := &Call[In, Out]{In: in, ctx: ctx, done: make(chan struct{})}

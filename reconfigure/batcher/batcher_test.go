@@ -238,7 +238,7 @@ func TestARunLearnsThatOthersWaitAndTakesThem(t *testing.T) {
 			}
 			select {
 			case <-r.Awaited():
-				t.Error("nobody waits any more")
+				t.Error("no caller waits")
 			default:
 			}
 			if time.Since(heard) != time.Second {

@@ -118,7 +118,7 @@ func Continue(c reconfigure.Campaign) reconfigure.Campaign {
 	return c
 }
 
-// Abort ends a campaign. Requests that have begun go on.
+// Abort ends a campaign. Requests that have begun continue.
 func Abort(c reconfigure.Campaign, now time.Time) reconfigure.Campaign {
 	if !c.Ends() {
 		c.State, c.Why, c.Ended = reconfigure.CampaignAborted, "", now.Round(0).UTC()

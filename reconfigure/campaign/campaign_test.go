@@ -348,7 +348,7 @@ func TestABadCanaryPausesTheCampaign(t *testing.T) {
 		t.Fatalf("%+v, %v", c, requests)
 	}
 	if _, under := c.Under(); under {
-		t.Error("the canary is still under way")
+		t.Error("the canary has not ended")
 	}
 	f.state("n1", "reconfigure: canary failed", "IDLE", "DRAIN")
 	if c, requests := Next(c, f); c.State != reconfigure.CampaignPaused || len(requests) > 0 {
@@ -512,7 +512,7 @@ func check(rt *rapid.T, f Facts, was, is reconfigure.Campaign, requests []reconf
 		}
 	}
 	if more > 0 && away+more > is.MaxUnavailable {
-		rt.Fatalf("%d nodes are away, and %d more begin", away, more)
+		rt.Fatalf("%d nodes are unavailable, and %d more begin", away, more)
 	}
 	for _, node := range names(requests) {
 		s := f.Seen.States[node]

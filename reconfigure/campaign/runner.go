@@ -26,7 +26,7 @@ type Journal interface {
 
 // Tester runs the site's test job on one node. Each call may be repeated.
 type Tester interface {
-	// Reserve keeps new jobs off a node until Release; running jobs go on.
+	// Reserve keeps new jobs off a node until Release; running jobs continue.
 	Reserve(ctx context.Context, name, node string) error
 	// Test submits the test job under that name to the reserved node, unless that was done before, and returns its
 	// state.
@@ -61,9 +61,9 @@ const (
 	patience = 5 * time.Minute
 )
 
-// Step advances the campaign as far as possible now. It returns the latest time for the next call; stay is false
-// while there is nothing to do before somebody changes the campaign. Call it also when a request has ended. It may be
-// retried after an error.
+// Step advances the campaign as far as possible now. It returns the latest time for the next call; stay is false if
+// there is nothing to do until a caller changes the campaign. Call it also when a request has ended. It may be retried
+// after an error.
 func (r Runner) Step(ctx context.Context) (next time.Duration, stay bool, err error) {
 	c, there, err := r.Journal.Campaign(ctx)
 	if err != nil || !there {

@@ -118,7 +118,7 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 // LeftError is the error of a caller that was interrupted while it followed a request or a campaign. It wraps the
 // context's error.
 type LeftError struct {
-	goesOn string // what goes on
+	goesOn string // the current activity
 	follow string // the command that follows it again
 	cause  error
 }
@@ -129,7 +129,7 @@ func (e *LeftError) Error() string {
 
 func (e *LeftError) Unwrap() error { return e.cause }
 
-// goesOn returns the error of a caller that stops following a request; it says that the request goes on.
+// goesOn returns the error of a caller that stops following a request; it says that the request continues.
 func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 	if ctx.Err() != nil {
 		return &LeftError{"request " + r.ID.String(), "wait " + r.ID.String(), ctx.Err()}

@@ -530,7 +530,7 @@ func TestTheWorkerDoesNoMoreThanIsDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := cluster.Settings; s.Worker != reconfigure.WorkerSelf || s.Reconcile != 0 {
-		t.Errorf("a worker of %q looks each %v; where nothing is said, want one of self that does not", s.Worker,
+		t.Errorf("a worker of %q compares each %v; by default, want worker: self without comparisons", s.Worker,
 			s.Reconcile)
 	}
 }

@@ -241,7 +241,7 @@ func TestAnEditKeepsModeOwnerAndLink(t *testing.T) {
 	}
 	for folder, want := range map[string]int{dir: 2, filepath.Dir(link): 1} {
 		if left, err := os.ReadDir(folder); err != nil || len(left) != want {
-			t.Errorf("in %s there is %v: %v", folder, left, err)
+			t.Errorf("%s contains %v: %v", folder, left, err)
 		}
 	}
 }

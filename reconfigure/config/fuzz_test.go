@@ -33,7 +33,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !reflect.ValueOf(cluster).IsZero() {
-			t.Error("there is a Cluster beside the problems")
+			t.Error("there is a Cluster in addition to the problems")
 		}
 		// The lines of a YAML file may end in any of these (YAML 1.1, section 4.2), which the parser counts each.
 		breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")

@@ -225,7 +225,7 @@ func compareWithKept(t *testing.T, place string, returned map[string]string) {
 	kept := map[string]string{}
 	for _, r := range must(open(t, place).Pending(t.Context()))(t) {
 		if before, twice := kept[r.Reason]; twice {
-			t.Errorf("%s is there twice: %s and %s", r.Reason, before, r.ID)
+			t.Errorf("%s occurs twice: %s and %s", r.Reason, before, r.ID)
 		}
 		kept[r.Reason] = r.ID.String()
 	}

@@ -145,7 +145,7 @@ func TestFlushReturnsWhenWhatCameBeforeIsDurable(t *testing.T) {
 			}
 		}
 		if err := r.Flush(t.Context()); err != nil || l.tries != 3 {
-			t.Errorf("a flush of nothing: %v, %d writes", err, l.tries)
+			t.Errorf("an empty flush: %v, %d writes", err, l.tries)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), l.takes/2)
 		defer cancel()

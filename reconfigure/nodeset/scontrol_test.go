@@ -228,7 +228,7 @@ func TestSlurmAgreesOnValidHostlists(t *testing.T) {
 	t.Logf("compared %d hostlists", asked)
 }
 
-// Whatever Parse accepts means the same to Slurm.
+// Every hostlist that Parse accepts means the same to Slurm.
 func TestSlurmAgreesOnWhateverParseAccepts(t *testing.T) {
 	scontrol, asked, refused := findSlurm(t), 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

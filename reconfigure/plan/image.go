@@ -55,9 +55,9 @@ func (p *planner) begun(r reconfigure.Request, node string) bool {
 	return r.Touched && (booted || lost || powered)
 }
 
-// capture plans the operation. The instance of a cloud node is removed after it. A persistent node gets a new
-// instance from its entry, not from a changed declaration; so does a node that somebody else has drained, since a
-// power down would end the drain.
+// capture plans the operation. The instance of a cloud node is removed after it. A persistent node gets a new instance
+// from its entry, not from a changed declaration; so does a node that was not drained by this tool, since a power down
+// would end the drain.
 func (p *planner) capture(r reconfigure.Request, node string) {
 	spec, handOver := p.seen.Desired[node], !p.persistent.Contains(node) && !p.seen.States[node].ForeignDrain()
 	if !spec.HasInstance() && !handOver { // an earlier worker failed to make it anew

@@ -8,8 +8,8 @@ import (
 
 // HealthAfter returns the health of a group after the verdicts on nodes of the group, from a plan of the time planned.
 //
-// A new instance that becomes ready ends the row of boot failures, whatever other nodes failed. It ends the lack of
-// room only if it was planned after that: else it may have taken the last room.
+// A new instance that becomes ready ends the row of boot failures, even if other nodes failed. It ends the lack of room
+// only if it was planned after that: else it may have taken the last room.
 func HealthAfter(h reconfigure.Health, planned, now time.Time, verdicts []reconfigure.Verdict) reconfigure.Health {
 	came := false
 	for _, v := range verdicts {

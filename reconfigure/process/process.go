@@ -72,7 +72,7 @@ func end(group int, grace time.Duration) error {
 }
 
 // Run runs a program until it ends. The error is an *Error if the program fails, and another one if it cannot be
-// started. If ctx ended, errors.Is finds the error of ctx, whatever the program's exit status is.
+// started. If ctx ended, errors.Is finds the error of ctx, for any exit status of the program.
 func Run(ctx context.Context, c Cmd) error {
 	last := &tail{}
 	cmd := Build(ctx, c)

@@ -15,11 +15,10 @@ import (
 // at least one, is out of use for any reason. So a group that was made on one day does not lose all nodes at once.
 const agedShare = 10
 
-// aged lists the nodes whose instances are older than the maximum of their group. The oldest ones get a fix, as many
-// as may be out of use at a time; the order does not depend on the jobs, so that two comparisons choose the same
-// nodes. A node that Slurm does not use, or that somebody has drained, reserved or put into maintenance, gets none.
-// Neither does a node with another finding, which is in others, or with a second instance, even if that is too young
-// for a finding.
+// aged lists the nodes whose instances are older than the maximum of their group. The oldest ones get a fix, as many as
+// may be out of use at a time; the order does not depend on the jobs, so that two comparisons choose the same nodes. A
+// node that Slurm does not use, or that was drained, reserved or put into maintenance, gets none. Neither does a node
+// with another finding, which is in others, or with a second instance, even if that is too young for a finding.
 func (c comparison) aged(others []Finding) []Finding {
 	differs := map[string]bool{}
 	for _, f := range others {
@@ -96,8 +95,8 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", n, hours)
 }
 
-// retire makes Slurm power down the nodes whose instances are too old, when their jobs have ended. It first asks
-// Slurm again which of them it uses, since somebody may have drained one meanwhile.
+// retire makes Slurm power down the nodes whose instances are too old, when their jobs have ended. It first asks Slurm
+// again which of them it uses, since one may have been drained meanwhile.
 func (r Reconciler) retire(ctx context.Context, c Comparison, told func(Finding, error)) {
 	old := with(c.Findings, Retire)
 	if len(old) == 0 {

@@ -36,8 +36,7 @@ func (c comparison) existence(v view) (Finding, bool) {
 	return Finding{}, false
 }
 
-// Commands for an administrator. The worker never runs them: they may cost jobs, or need somebody who knows the
-// reasons.
+// Commands for an administrator. The worker never runs them: they may cost jobs, or require knowledge of the reasons.
 const (
 	poweringDown = "scontrol update nodename=" + Nodes + " state=power_down_force reason='no instance'"
 	updating     = "reconfigure update " + Nodes
@@ -64,7 +63,7 @@ func (c comparison) adoptable(v view) bool {
 }
 
 // silent reports whether the node is DOWN in Slurm since it does not answer, and its instance runs. slurmd does not
-// start at boot: the playbooks start it. A node that somebody has drained is skipped.
+// start at boot: the playbooks start it. It skips a node that was drained.
 func (v view) silent() bool {
 	return v.own != nil && v.own.Active() && v.state.Down() && v.state.Has(reconfigure.NodeNotResponding) &&
 		!v.state.Drained()
@@ -230,8 +229,8 @@ func (c comparison) unneeded(v view) (Finding, bool) {
 	return c.undeclaredNode(v, f), true
 }
 
-// drained judges a node with a finished instance that this tool has drained. The request that would undrain it may
-// have been lost, or Slurm may not have answered then. A failed node stays drained until somebody has inspected it.
+// drained judges a node with a finished instance that this tool has drained. The request that would undrain it may have
+// been lost, or Slurm may not have answered then. A failed node stays drained until an administrator has inspected it.
 // Slurm itself ends a drain for a node's age; a drain for an image has its own kind of finding.
 func (c comparison) drained(v view) (Finding, bool) {
 	if !v.state.Drained() || !v.state.Ours() || v.state.Retires() || v.state.Unfit() || v.own == nil || !v.own.Active() {
@@ -248,8 +247,8 @@ func (c comparison) drained(v view) (Finding, bool) {
 	return f, true
 }
 
-// undeclaredNode leaves an undeclared node to an administrator, since somebody may be editing the declaration. Only a
-// node that Slurm has powered down or is powering down may be removed.
+// undeclaredNode leaves an undeclared node to an administrator, since an administrator may be editing it. Only a node
+// that Slurm has powered down or is powering down may be removed.
 func (c comparison) undeclaredNode(v view, f Finding) Finding {
 	if c.declared.Contains(v.node) {
 		return f

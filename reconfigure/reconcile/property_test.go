@@ -95,7 +95,7 @@ func TestFixesAreSafeWhateverTheSourcesSay(t *testing.T) {
 			case f.Fix == Suspend && seen.Instances[f.Node].ID != "" && state.Running():
 				t.Fatalf("a job runs there: %+v", f)
 			case f.Fix == Enlarge && seen.Instances[f.Node].ID != "" && (state.Usable() || state.Running()):
-				t.Fatalf("a job runs or may start there: %+v", f)
+				t.Fatalf("a job runs or may start on it: %+v", f)
 			case f.Fix == Suspend && cluster.Persistent().Contains(f.Node):
 				t.Fatalf("a persistent node is not suspended: %+v", f)
 			}

@@ -440,7 +440,7 @@ func TestFindings(t *testing.T) {
 			}
 			for _, f := range got {
 				if f.Detail == "" {
-					t.Errorf("%s at %s says nothing", f.Kind, f.Node)
+					t.Errorf("%s at %s has no message", f.Kind, f.Node)
 				}
 			}
 		})

@@ -61,7 +61,7 @@ func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.stillIdle(t.Context(), before, "node03"); err != nil {
-		t.Errorf("no request has come for it: %v", err)
+		t.Errorf("there is no request for it: %v", err)
 	}
 	if _, err := log.Submit(t.Context(), reconfigure.Request{
 		Mode: reconfigure.Resume, Nodes: nodeset.Of("node03"),
@@ -69,7 +69,7 @@ func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.stillIdle(t.Context(), before, "node03"); err == nil {
-		t.Error("a request has come for it")
+		t.Error("there is a request for it")
 	}
 	if err := r.stillIdle(t.Context(), before, "node04"); err != nil {
 		t.Errorf("the request is for another node: %v", err)
@@ -78,7 +78,7 @@ func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.stillIdle(t.Context(), before, "node04"); err == nil {
-		t.Error("a request has come for the whole cluster")
+		t.Error("there is a request for the whole cluster")
 	}
 }
 

@@ -191,7 +191,7 @@ func TestNoFixByTheWorkerCostsAJob(t *testing.T) {
 			case !cluster.Nodes().Contains(f.Node) || cluster.Persistent().Contains(f.Node):
 				t.Fatalf("this is no cloud node: %+v", f)
 			case f.Fix != Delete && own != "" && (state.Running() || state.Usable()):
-				t.Fatalf("a job runs or may start there: %+v", f)
+				t.Fatalf("a job runs or may start on it: %+v", f)
 			case state.Drained() && !state.Ours():
 				t.Fatalf("somebody has drained it: %+v", f)
 			}

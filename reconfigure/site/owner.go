@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// CheckOwner returns an error if root works in a directory that belongs to somebody else: it would leave files that
-// the owner, and so Slurm's calls, cannot use. It returns nil if the directory cannot be read; Open reports that.
+// CheckOwner returns an error if root works in a directory that belongs to another user: it would leave files that the
+// owner, and so Slurm's calls, cannot use. It returns nil if the directory cannot be read; Open reports that.
 func CheckOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

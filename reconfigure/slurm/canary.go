@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Reserve reserves a node for SlurmUser, in a reservation of that name; its running jobs go on (scontrol(1),
+// Reserve reserves a node for SlurmUser, in a reservation of that name; its running jobs continue (scontrol(1),
 // IGNORE_JOBS). It may be repeated. A drained node may be reserved.
 func (c *Client) Reserve(ctx context.Context, name, node string) error {
 	_, err := c.call(ctx, "canary", "reserve", name, node)

@@ -43,8 +43,8 @@ func (c *Client) Comment(ctx context.Context, jobs []int64, text string) error {
 	return nil
 }
 
-// uncommented returns the jobs that wait or run and that have no comment of somebody else. It lists all waiting and
-// running jobs, since squeue fails if the only job that it is asked for does not exist.
+// uncommented returns the waiting and running jobs without a comment of another user. It lists all waiting and running
+// jobs, since squeue fails if the only job that it is asked for does not exist.
 func (c *Client) uncommented(ctx context.Context, jobs []int64) ([]string, error) {
 	columns := fmt.Sprintf("--Format=jobid:%d,admin_comment:%d", idColumn, commentColumn)
 	out, err := c.call(ctx, "squeue", "--noheader", "--all", columns)

@@ -92,7 +92,7 @@ func FuzzListing(f *testing.F) {
 		l, err := parseListing(out)
 		if err != nil {
 			if len(l.nodes) > 0 || !l.suspended.Empty() {
-				t.Errorf("there are nodes beside the error %v: %+v", err, l)
+				t.Errorf("there are nodes in addition to the error %v: %+v", err, l)
 			}
 			return
 		}

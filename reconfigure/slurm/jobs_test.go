@@ -156,7 +156,7 @@ func TestAUserCannotForgeAJob(t *testing.T) {
 					}
 				}
 				if len(jobs.Skipped) == 0 && position < len(before)+1 {
-					t.Error("nothing is said of it")
+					t.Error("the output does not mention it")
 				}
 			}
 		})

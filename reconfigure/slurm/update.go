@@ -14,8 +14,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set DOWN by
-// somebody else.
+// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was not drained or set DOWN
+// by this tool.
 const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
 // longestReason is the size of slurmdbd's column for a node's reason, in bytes. slurmctld itself accepts longer ones.
@@ -55,7 +55,7 @@ func (c *Client) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reaso
 	return c.update(ctx, nodes, "State=POWER_DOWN_ASAP", "Reason="+marked(reason, longestReason))
 }
 
-// Drain makes Slurm start no more jobs on nodes; running jobs go on. The reason is marked as ours, and replaces any
+// Drain makes Slurm start no more jobs on nodes; running jobs continue. The reason is marked as ours, and replaces any
 // other. It may be repeated. The errors are those of Down.
 func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return c.update(ctx, nodes, "State=DRAIN", "Reason="+marked(reason, longestReason))
@@ -78,8 +78,8 @@ func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return errors.Join(err, unknown, c.ClearReason(ctx, nodeset.Of(left...)))
 }
 
-// ClearReason removes the reasons of nodes that are up; slurmctld keeps the reason of a failure until somebody clears
-// it. It may be repeated. The errors are those of Down.
+// ClearReason removes the reasons of nodes that are up; slurmctld keeps the reason of a failure until it is cleared. It
+// may be repeated. The errors are those of Down.
 func (c *Client) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, noReason)
 }

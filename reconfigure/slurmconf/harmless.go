@@ -7,7 +7,7 @@ import (
 )
 
 // A rule says which changes of a setting are harmless: after a restart of slurmctld and of slurmd all running and
-// waiting jobs go on. Each was tried with a running job, on Slurm 22.05 and 24.11 (docs/how-it-works/settings.md,
+// waiting jobs continue. Each was tried with a running job, on Slurm 22.05 and 24.11 (docs/how-it-works/settings.md,
 // which TestHarmlessSettings writes).
 type rule struct {
 	name string // as Slurm spells it

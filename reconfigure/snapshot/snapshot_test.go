@@ -414,7 +414,7 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				if s.Sources[declared].ImageID != newImage {
-					t.Errorf("what is declared is not resolved: %v", s.Sources)
+					t.Errorf("a declared source is not resolved: %v", s.Sources)
 				}
 				if s.Asked(Cloud) != s.Answers(Cloud) || s.Asked(Slurm) != s.Answers(Slurm) ||
 					s.Asked(Terraform) != s.Answers(Terraform) {

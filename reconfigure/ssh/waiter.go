@@ -70,7 +70,7 @@ func NewWaiter(config Config) *Waiter {
 	return w
 }
 
-// together returns a batcher whose runs do something once for all callers that wait. A run goes on when they leave.
+// together returns a batcher whose runs act once for all waiting callers. A run continues when they leave.
 func together[In, Out any](do func(context.Context, []In) (Out, error)) *batcher.Batcher[In, Out] {
 	return batcher.New(batcher.Config{}, func(r *batcher.Run[In, Out]) {
 		var in []In

@@ -64,7 +64,7 @@ func TestOnlyTheNamedNodeChanges(t *testing.T) {
 	after := c.servers()
 	c.wantInstances(d, after)
 	if after["node03"].Image != imageV2 || len(after) != 3 {
-		t.Errorf("after one node went and one came: %+v", after)
+		t.Errorf("after one node was removed and one was added: %+v", after)
 	}
 	for _, untouched := range []string{control, "node01"} {
 		if diff := cmp.Diff(before[untouched], after[untouched], cmpopts.EquateComparable(netip.Addr{})); diff != "" {
@@ -174,7 +174,7 @@ func TestReplaceRenewsAnInstanceThatDoesNotDiffer(t *testing.T) {
 	}
 	after := c.servers()
 	if after["node01"].ID == before["node01"].ID {
-		t.Error("node01, whose map entry stays, is the same instance still")
+		t.Error("node01, whose map entry did not change, still has the same instance")
 	}
 	if after["node02"].ID != before["node02"].ID || after["node02"].Image != imageV2 {
 		t.Errorf("node02, which gets another image, is not rebuilt in place: %+v", after["node02"])
@@ -191,7 +191,7 @@ func (c *cluster) removeUnfinished(d *Driver, desired map[string]reconfigure.Spe
 		failures = c.carryOut(d, planOf(reconfigure.Remove, desired, node))
 	}
 	if _, there := c.servers()[node]; there || len(failures) > 0 {
-		c.Fatalf("%s is there still: %t; failures %v", node, there, failures)
+		c.Fatalf("%s still exists: %t; failures %v", node, there, failures)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestCancelledApplyEndsTerraformGracefully(t *testing.T) {
 	found, err := d.Instances(t.Context())
 	c.must(err)
 	if i := found[control]; !i.Tainted || i.ID != c.servers()[control].ID {
-		t.Errorf("the state does not know what was being made: %+v", i)
+		t.Errorf("the state lacks the unfinished resources: %+v", i)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestBinaryIsTheFirstSuitableOne(t *testing.T) {
 	}
 	untested := program(t, path, "terraform", "1.11.4")
 	if got := find(""); got != untested {
-		t.Errorf("with one that is not tested, and nothing else: %s", got)
+		t.Errorf("with only an untested release: %s", got)
 	}
 	kept := program(t, downloads, "terraform", "1.5.0")
 	if got := find(""); got != kept {

@@ -114,7 +114,7 @@ func checkFence(t *testing.T, theirs *tfjson.Plan, ours reconfigure.Plan) []reco
 		}
 	}
 	if diff := cmp.Diff(does, passed); diff != "" {
-		t.Errorf("what does something is not what passed:\n%s", diff)
+		t.Errorf("the effective changes are not those that passed:\n%s", diff)
 	}
 	return changes
 }

@@ -495,7 +495,7 @@ func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	found, err = d.Instances(t.Context())
 	c.must(err)
 	if i := found["node02"]; i.ID != before["node02"].ID {
-		t.Errorf("what was not seen to go is to stay in the state: %+v", i)
+		t.Errorf("an instance whose removal was not observed must stay in the state: %+v", i)
 	}
 	begin := time.Now()
 	if failures := c.carryOut(d, remove); len(failures) > 0 {
@@ -505,6 +505,6 @@ func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	c.wantClean(d)
 	c.wantInstances(d, c.servers())
 	if left := c.ports()["node02"]; len(left) > 0 {
-		t.Errorf("ports of a node that is gone: %v", left)
+		t.Errorf("ports of a removed node: %v", left)
 	}
 }

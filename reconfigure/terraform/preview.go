@@ -105,7 +105,7 @@ func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, ar
 }
 
 // ofStopped converts a refusal that concerns only nodes that the plan starts or stops to an Unplannable: their
-// instances differ in more than their power state, and the rest of the plan can go on without them.
+// instances differ in more than their power state, and the rest of the plan can continue without them.
 func ofStopped(err error, p reconfigure.Plan) error {
 	refusal := (*reconfigure.Refusal)(nil)
 	if !errors.As(err, &refusal) {

@@ -73,7 +73,7 @@ func TestPlanArguments(t *testing.T) {
 	m.kinds.RefreshRemovals = true
 	removal := planOf(reconfigure.Remove, map[string]reconfigure.Spec{}, "n1")
 	if got, _ := planArguments(removal, nil, m); !got.refresh {
-		t.Error("a removal asks nothing where the provider fails for what is gone")
+		t.Error("a removal is planned without a refresh, although the provider fails to remove a missing resource")
 	}
 }
 

@@ -142,7 +142,7 @@ func TestSharedValuesOfTheDefaultWorkspace(t *testing.T) {
 		}
 	}
 	if _, err := sharedOf(kinds.Group, "{"); err == nil {
-		t.Error("what is no state is read")
+		t.Error("text that is not a state was accepted")
 	}
 }
 

@@ -156,16 +156,16 @@ func TestWhatIsNotInTheJournalGoesWithIt(t *testing.T) {
 	now := time.Now()
 	tidy.ifDue(t.Context(), now)
 	if len(times) > 0 {
-		t.Error("what there is on the first day is of that day")
+		t.Error("it prunes on the first day")
 	}
 	tomorrow := now.Add(25 * time.Hour)
 	tidy.ifDue(t.Context(), tomorrow)
 	if diff := cmp.Diff([]time.Time{tomorrow, tomorrow.Add(-time.Hour)}, times); diff != "" {
-		t.Errorf("it went for what was before (-want +got):\n%s", diff)
+		t.Errorf("the cut-offs differ (-want +got):\n%s", diff)
 	}
 	tidy.keep, times = 0, nil
 	tidy.ifDue(t.Context(), now.Add(50*time.Hour))
 	if len(times) > 0 {
-		t.Error("what is kept for ever is removed")
+		t.Error("data that is kept forever was removed")
 	}
 }

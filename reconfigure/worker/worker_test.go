@@ -58,7 +58,7 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 	}
 	first := open()
 	if open() != first {
-		t.Error("they are others, and nothing has changed")
+		t.Error("there are new adapters, although nothing has changed")
 	}
 	changed := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(s.File("clouds.yaml"), changed, changed); err != nil {

@@ -264,14 +264,14 @@ func (w *way) assertCallerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := w.caller.ProcessState.ExitCode(); code != w.exit {
-		t.Errorf("who asked for %s gets exit code %d, not %d", w.node, code, w.exit)
+		t.Errorf("the caller for %s gets exit code %d, not %d", w.node, code, w.exit)
 	}
 	var outcome reconfigure.Outcome
 	if err := json.Unmarshal(w.told.Bytes(), &outcome); err != nil || len(outcome.Verdicts) != 1 {
 		t.Fatalf("who asked for %s is told %s (%v)", w.node, w.told, err)
 	}
 	if v := outcome.Verdicts[0]; v.Node != w.node || v.Class != w.class || !strings.Contains(v.Reason, w.words) {
-		t.Errorf("who asked for %s is told %+v, not %s with %q", w.node, v, w.class, w.words)
+		t.Errorf("the caller for %s gets %+v, not %s with %q", w.node, v, w.class, w.words)
 	}
 }
 

@@ -123,7 +123,7 @@ func TestABadNodeDelaysNoOther(t *testing.T) {
 	ways := lab.Do(t, "jobs", bad)
 	i := strings.Index(ways, "No valid host")
 	if i < 0 || !strings.Contains(ways[i:], "COMPLETED") {
-		t.Errorf("it is not told that the first node failed, and that the job ran then:\n%s", ways)
+		t.Errorf("the output lacks the failure of the first node, or the later run of the job:\n%s", ways)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestAJobRunsOnAVirtualMachine(t *testing.T) {
 	s.await(15*time.Minute, "sinfo --noheader --Node --nodes=node01 --format=%t", "idle~")
 	left, err := filepath.Glob(filepath.Join(s.Dir, "libvirt", "pool", "*node01*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("the pool has %v still (%v)", left, err)
+		t.Errorf("the pool still has %v (%v)", left, err)
 	}
 	terraform := fmt.Sprint(s.Declaration.Reconfigure["terraform"])
 	clean := s.OnControlHost(t.Context(), filepath.Join(s.Site, "terraform", "libvirt"), terraform, "plan",

@@ -106,7 +106,7 @@ func (r *Room) order(t *testing.T, what string, f fault) {
 		r.lock.Lock()
 		defer r.lock.Unlock()
 		if left := r.faults[what].left; left > 0 {
-			t.Errorf("%d calls of %q never came: the test proves nothing", left, what)
+			t.Errorf("%d calls of %q did not occur: the test proves nothing", left, what)
 		}
 		delete(r.faults, what)
 	})

@@ -101,7 +101,7 @@ func TestImageOfACloudNode(t *testing.T) {
 	}
 	assertClean(t, fresh.ID)
 	if _, there := lab.Server(node); there {
-		t.Error("the cleaned instance is still there")
+		t.Error("the cleaned instance still exists")
 	}
 	if diff := cmp.Diff(others, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
 		t.Errorf("other nodes changed (-before +after):\n%s", diff)
@@ -145,7 +145,7 @@ func TestImageOfAPersistentNode(t *testing.T) {
 	before, addr := lab.Identities(t, "node02")["node02"], address(t, "node02")
 	preview, _ := lab.Call(t, "image", "create", "node02", "--dry-run")
 	if !strings.Contains(preview, "replace: new instance, after the image") {
-		t.Errorf("the preview does not say what is lost:\n%s", preview)
+		t.Errorf("the preview lacks the losses:\n%s", preview)
 	}
 	said := lab.Do(t, "image", "create", "node02", "--name", "of-node02")
 	if !strings.Contains(said, `image: "of-node02"`) {

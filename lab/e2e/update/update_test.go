@@ -101,7 +101,7 @@ func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
 	bumpImage(t)
 	preview, _ := lab.Call(t, "update", "--dry-run", "node01")
 	if !strings.Contains(preview, "rebuild: disk lost, same address") {
-		t.Errorf("the preview does not say what is lost:\n%s", preview)
+		t.Errorf("the preview lacks the losses:\n%s", preview)
 	}
 	reread := readings(t)
 	if out, code := lab.Call(t, "update", "node01"); code != 0 {
@@ -266,7 +266,7 @@ func TestRebootFromTheController(t *testing.T) {
 	for _, node := range []string{"node01", "node02"} {
 		if after := lab.AwaitRenewed(t, node, before[node]); after.ID != before[node].ID ||
 			after.Image != before[node].Image {
-			t.Errorf("%s was to be rebooted, no more: before %+v, after %+v", node, before[node], after)
+			t.Errorf("%s should only be rebooted: before %+v, after %+v", node, before[node], after)
 		}
 	}
 	// Later releases pass a hostlist, and the features to reboot with.
@@ -291,7 +291,7 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	before, addr := lab.Identities(t, "node02")["node02"], address(t, "node02")
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Flavor = cluster.FlavorLarge })
 	if preview, _ := lab.Call(t, "plan", "update", "node02"); !strings.Contains(preview, "resize: restarted") {
-		t.Errorf("the preview does not say what happens:\n%s", preview)
+		t.Errorf("the preview lacks the changes:\n%s", preview)
 	}
 	if out, code := lab.Call(t, "update", "node02"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)

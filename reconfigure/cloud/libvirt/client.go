@@ -125,8 +125,8 @@ func (h *host) connection() (*rpc.Libvirt, error) {
 	return connected, nil
 }
 
-// call calls do with a connection. The library does not support contexts: when ctx ends, call returns, and do may go
-// on.
+// call calls do with a connection. The library does not support contexts: when ctx ends, call returns, and do may
+// continue.
 func call[T any](ctx context.Context, h *host, do func(*rpc.Libvirt) (T, error)) (T, error) {
 	type answer struct {
 		is  T

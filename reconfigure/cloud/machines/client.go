@@ -150,8 +150,8 @@ func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec)
 	return server
 }
 
-// soon is status for lists: a machine whose command takes long does not delay the others. The command goes on, and
-// the next list gets its answer.
+// soon is status for lists: a machine whose command takes long does not delay the others. The command keeps running,
+// and the next list has its answer.
 func (c *Client) soon(ctx context.Context, m machine) (reconfigure.ServerStatus, error) {
 	const patience = 3 * time.Second
 	answer := c.asked.DoChan(m.node, func() (any, error) { return c.status(ctx, m) })

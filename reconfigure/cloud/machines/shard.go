@@ -64,7 +64,7 @@ func (s *Shard) Addresses(ctx context.Context, _ bool) (map[string]string, error
 // Owned returns none: machines have no marks.
 func (s *Shard) Owned(context.Context) (servers, ports []string, err error) { return nil, nil, nil }
 
-// Preview returns what Apply would do. It runs no command. The changes have no Kind: an operation must not go on
+// Preview returns what Apply would do. It runs no command. The changes have no Kind: an operation must not continue
 // before Apply has ended, since a running machine may be switched off first.
 func (s *Shard) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
 	state, err := s.State(ctx)

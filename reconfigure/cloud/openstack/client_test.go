@@ -154,7 +154,7 @@ func TestLogInFindsTheCloudByFileOrEnvironment(t *testing.T) {
 	}
 	absent := filepath.Join(t.TempDir(), "clouds.yaml")
 	if _, err = New(t.Context(), Config{Cloud: "here", CloudsFile: absent}); err == nil {
-		t.Error("a file that was named and is not there was passed over")
+		t.Error("a named file that does not exist was skipped")
 	}
 }
 

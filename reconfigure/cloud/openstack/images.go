@@ -16,7 +16,7 @@ import (
 )
 
 // The properties of an image that this tool has made, in addition to clusterKey and idKey. Nova copies the properties
-// of an instance's image to its snapshots, so a snapshot that somebody makes by hand has them too, with another name.
+// of an instance's image to its snapshots, so a snapshot that a user makes by hand has them too, with another name.
 const (
 	nodeKey    = "eiffel_node"
 	requestKey = "eiffel_request"
@@ -106,9 +106,9 @@ func (c *Client) CreateImage(
 	return reconfigure.Image{}, c.failed("make an image of server "+of.ID+" of", err)
 }
 
-// AwaitImage returns when an image is active and Nova has finished its work on the instance; before that, Nova
-// refuses to rebuild the instance. It fails at once if the image cannot become active any more. Nova removes an image
-// that it could not save.
+// AwaitImage returns when an image is active and Nova has finished its work on the instance; before that, Nova refuses
+// to rebuild the instance. It fails at once if the image can no longer become active. Nova removes an image that it
+// could not save.
 func (c *Client) AwaitImage(
 	ctx context.Context, image reconfigure.Image, of reconfigure.Instance,
 ) (reconfigure.Image, error) {

@@ -49,7 +49,7 @@ func TestEveryQuestionIsKnown(t *testing.T) {
 	defer asked.Unlock()
 	for _, kind := range cloudtest.Questions() {
 		if !asked.kinds[kind] {
-			t.Errorf("nothing asks for %q any more: remove it from cloudtest.Questions", kind)
+			t.Errorf("the client no longer asks for %q: remove it from cloudtest.Questions", kind)
 		}
 	}
 }

@@ -21,10 +21,10 @@ func TestRemoveServerRemovesJustThatServer(t *testing.T) {
 		}
 	}
 	if _, err := servers.Get(t.Context(), l.client.compute, orphan.ID).Extract(); !gophercloud.ResponseCodeIs(err, 404) {
-		t.Errorf("the orphan is there: %v", err)
+		t.Errorf("the orphan exists: %v", err)
 	}
 	if _, err := servers.Get(t.Context(), l.client.compute, twin.ID).Extract(); err != nil {
-		t.Errorf("the other one of its name is gone: %v", err)
+		t.Errorf("the other server with its name was removed: %v", err)
 	}
 }
 

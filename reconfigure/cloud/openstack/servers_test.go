@@ -315,7 +315,7 @@ func TestPortIsTheOnlyOneOfAServer(t *testing.T) {
 		t.Errorf("port %q, error %v", port, err)
 	}
 	if port, err := l.client.Port(t.Context(), "11111111-0000-4000-8000-00000000000f"); err == nil {
-		t.Errorf("a server that is not there is at port %q", port)
+		t.Errorf("a missing server is at port %q", port)
 	}
 }
 

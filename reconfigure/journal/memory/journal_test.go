@@ -41,7 +41,7 @@ func TestLossOfTheLeaseEndsWhatIsDoneUnderIt(t *testing.T) {
 			t.Errorf("ended with %v after %s", cause, time.Since(started))
 		}
 		if err := release(); !errors.Is(err, reconfigure.ErrLeaseLost) {
-			t.Errorf("released what was lost: %v", err)
+			t.Errorf("released a lost lease: %v", err)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func TestFoldersOfKilledProcessesAreRemoved(t *testing.T) {
 	}
 	check(t, sockets.Sweep())
 	if exists(t, killed) {
-		t.Error("the folder of a killed process is there")
+		t.Error("the folder of a killed process still exists")
 	}
 	for _, path := range append(others, filepath.Join(mine.Path, "s"), link) {
 		if !exists(t, path) {
@@ -90,7 +90,7 @@ func TestFoldersOfKilledProcessesAreRemoved(t *testing.T) {
 	}
 	check(t, mine.Remove())
 	if exists(t, mine.Path) {
-		t.Error("a folder that was removed is there")
+		t.Error("a removed folder still exists")
 	}
 }
 

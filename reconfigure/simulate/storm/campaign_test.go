@@ -237,7 +237,7 @@ func TestACampaignOverTwentyNodes(t *testing.T) {
 		}
 		stop()
 		if most := <-watched; most > 4 || most < 2 {
-			t.Errorf("%d nodes were away at once", most)
+			t.Errorf("%d nodes were unavailable at once", most)
 		}
 		c.updated(20)
 		is, v := c.result()
