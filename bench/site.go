@@ -134,7 +134,7 @@ func (s *site) file(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
 
-// close ends the processes of the site, and removes it.
+// close ends the site's processes, and removes the site.
 func (s *site) close() error {
 	var errs []error
 	if s.journal != nil {

@@ -113,7 +113,7 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) err
 		return err
 	}
 	if e != nil {
-		if err := s.UpToDate(c.Context, log); err != nil { // other control hosts have the old one now
+		if err := s.UpToDate(c.Context, log); err != nil { // other control hosts are outdated now
 			return e.Stands(err)
 		}
 	}

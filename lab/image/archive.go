@@ -16,10 +16,10 @@ import (
 // Packages that the playbooks install in a machine.
 type Packages []string
 
-// Accounting returns the packages that a control node needs for accounting and the base lacks.
+// Accounting returns the packages that a control node needs for accounting and that the base lacks.
 func Accounting() Packages { return Packages{"mariadb-server", "slurmdbd"} }
 
-// ControlHost returns what an administrator installs on a control host and the base lacks.
+// ControlHost returns the packages that an administrator installs on a control host and that the base lacks.
 func ControlHost() Packages { return Packages{"ansible-core", "make", "polkitd"} }
 
 // ComputeNode returns the packages that a compute node of a bare base needs, and one that its first boot installs.
@@ -28,18 +28,18 @@ func ComputeNode() Packages { return Packages{"munge", "slurmd", "slurm-client",
 // archivePath is the folder of the packages in a machine.
 const archivePath = "/var/local/packages"
 
-// archiveStamp is the file of an archive with the digest of what it was made for.
+// archiveStamp is the file of an archive with the digest of its inputs.
 const archiveStamp = "recipe"
 
-// ArchiveIsCurrent reports whether dir has all that a machine of the base needs to install the packages.
+// ArchiveIsCurrent reports whether dir has all files that a machine of the base needs to install the packages.
 func ArchiveIsCurrent(dir, base string, packages Packages) bool {
 	digest, err := packages.digest(base)
 	found, readErr := os.ReadFile(filepath.Join(dir, archiveStamp))
 	return err == nil && readErr == nil && string(found) == digest
 }
 
-// BuildArchive downloads the packages, and those that they need and the base lacks, and replaces dir by them.
-// It needs apt and the network, and about 5 s. An interrupted build leaves dir+".new", which the next one removes.
+// BuildArchive downloads the packages with their dependencies that the base lacks, and replaces dir with them. It needs
+// apt, the network and about 5 s. An interrupted build leaves dir+".new", which the next build removes.
 func BuildArchive(ctx context.Context, dir, base string, packages Packages) error {
 	fresh := dir + ".new"
 	err := os.RemoveAll(fresh)
@@ -55,7 +55,7 @@ func BuildArchive(ctx context.Context, dir, base string, packages Packages) erro
 	return nil
 }
 
-// download has the host's apt resolve what the base lacks. apt writes below dir alone.
+// download makes the host's apt find the packages that the base lacks. apt writes only below dir.
 func (p Packages) download(ctx context.Context, dir, base string) error {
 	digest, err := p.digest(base)
 	if err != nil {
@@ -152,7 +152,7 @@ func packageIndex(ctx context.Context, packages []string) (string, error) {
 // archiveName returns the name of a package in the archive, without the % with which apt writes an epoch.
 func archiveName(path string) string { return strings.ReplaceAll(filepath.Base(path), "%3a", "-") }
 
-// digest returns a digest of all that an archive depends on, except the mirror's state.
+// digest returns a digest of everything on which an archive depends, except the mirror's state.
 func (p Packages) digest(base string) (string, error) {
 	status, err := os.ReadFile(filepath.Join(base, "var/lib/dpkg/status"))
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 	"strings"
 )
 
-// Base is what the lowest layer of images is made of.
+// Base describes the lowest layer of images.
 type Base struct {
 	// Release is Debian's: "bookworm" (Slurm 22.05, systemd 252) or "trixie" (Slurm 24.11, systemd 257).
 	Release string
-	// Systemd says that PID 1 is systemd, with D-Bus and logind, and not sysvinit.
+	// Systemd says that PID 1 is systemd, with D-Bus and logind; otherwise it is sysvinit.
 	Systemd bool
-	// Bare says that it is as Debian's own cloud images are: systemd, sshd and cloud-init, which makes the login user and
-	// the host keys, and no package that the playbooks install.
+	// Bare makes the base like Debian's cloud images: systemd, sshd and cloud-init, which makes the login user and
+	// the host keys, but no package that the playbooks install.
 	Bare bool
 }
 
 // DefaultBase is the base of the images of most labs. It is the smallest, and boots fastest.
 func DefaultBase() Base { return Base{Release: "bookworm"} }
 
-// packages returns the base's packages beyond Debian's essential ones. A machine reaches no mirror: what it installs
-// later is in its image ([BuildArchive]).
+// packages returns the base's packages beyond Debian's essential ones. A machine reaches no mirror: the packages that
+// it installs later are in its image ([BuildArchive]).
 func (b Base) packages() []string {
 	if b.Bare {
 		return []string{
@@ -45,7 +45,7 @@ func (b Base) packages() []string {
 	}
 	return append(init,
 		"openssh-server", "sudo",
-		"python3", "python3-apt", // Ansible's modules
+		"python3", "python3-apt", // for Ansible's modules
 		"munge", "slurmd", "slurmctld", "slurm-client", "nfs-common",
 		"iproute2", "iputils-ping", "procps", "ca-certificates",
 	)
@@ -69,15 +69,15 @@ var (
 	customiseBare []byte
 )
 
-// IsCurrent reports whether dir has a complete base that was made by this package's recipe.
+// IsCurrent reports whether dir has a complete base made by this package's recipe.
 func (b Base) IsCurrent(dir string) bool {
 	found, err := os.ReadFile(filepath.Join(dir, stamp))
 	return err == nil && string(found) == b.recipe()
 }
 
-// Build makes the base and replaces dir by it. It needs root, mmdebstrap and the network, and about 40 s. dir is
-// replaced in one step at the end, so that a lab never uses a partial base; machines that run on the old one lose it.
-// An interrupted build leaves dir+".new", which the next one removes.
+// Build makes the base and replaces dir with it. It needs root, mmdebstrap, the network and about 40 s. It replaces dir
+// in one step at the end, so that a lab never uses a partial base; machines that run on the old base lose it. An
+// interrupted build leaves dir+".new", which the next build removes.
 func (b Base) Build(ctx context.Context, dir string) error {
 	fresh, old := dir+".new", dir+".old"
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
@@ -114,7 +114,7 @@ func (b Base) bootstrap(ctx context.Context, dir string) error {
 	return writeFile(filepath.Join(dir, stamp), []byte(b.recipe()))
 }
 
-// bootstrapCommand uses the host's Debian mirrors if there are any, else mmdebstrap's default.
+// bootstrapCommand uses the host's Debian mirrors if there are any, otherwise mmdebstrap's default.
 func (b Base) bootstrapCommand(ctx context.Context, dir string, sources []string) *exec.Cmd {
 	argv := append(b.bootstrapOptions(), b.Release, dir)
 	if len(sources) > 0 {
@@ -135,7 +135,7 @@ func (b Base) bootstrapOptions() []string {
 	}
 }
 
-// recipe returns a digest of all that a base depends on, except the mirror's state.
+// recipe returns a digest of everything on which a base depends, except the mirror's state.
 func (b Base) recipe() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, b.Release, b.bootstrapOptions())
@@ -185,7 +185,7 @@ func (b Base) embedded() func(yield func(string, []byte) bool) {
 func walkFiles(files embed.FS, dir string, yield func(string, []byte) bool) bool {
 	root, err := fs.Sub(files, dir)
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the folder is compiled into the program
 	}
 	all := true
 	walk := func(path string, entry fs.DirEntry, err error) error {

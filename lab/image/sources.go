@@ -14,8 +14,8 @@ import (
 func HostSources(release string) ([]string, error) { return hostSources("/etc/apt", release) }
 
 // hostSources returns the host's package sources as lines of sources.list(5), so that a site's own mirror is used. If
-// the host has none of the release, those of the default base's release are used for it: mirrors have both. Sources of
-// other components or other signers are left out.
+// the host has none for the release, the function uses those of the default base's release, since mirrors have both. It
+// omits sources of other components or signers.
 func hostSources(apt, release string) ([]string, error) {
 	lines, err := releaseSources(apt, release)
 	if ours := DefaultBase().Release; err == nil && len(lines) == 0 && release != ours {

@@ -32,7 +32,7 @@ type Store struct {
 	layers map[string][]string
 }
 
-// NewStore returns an empty store. Its layers are in dir, which belongs to it alone: files of an earlier lab are
+// NewStore returns an empty store. Its layers are in dir, which must not have other users: files of an earlier lab are
 // removed. base is the lowest layer of all images; the store only reads it.
 func NewStore(dir, base string) (*Store, error) {
 	if err := os.RemoveAll(dir); err != nil {
@@ -48,7 +48,7 @@ func NewStore(dir, base string) (*Store, error) {
 // absolute path to content, owned by root and readable by all.
 func (s *Store) Add(id string, files map[string]string) error { return s.AddTo(s.base, id, files) }
 
-// AddTo is [Store.Add] with another base than the store's.
+// AddTo is [Store.Add] with a base other than the store's.
 func (s *Store) AddTo(base, id string, files map[string]string) error {
 	return s.add(id, []string{base}, func(layer string) error {
 		for path, content := range files {
@@ -72,8 +72,8 @@ func (s *Store) Layers(id string) ([]string, error) {
 	return slices.Clone(layers), nil
 }
 
-// Snapshot makes the image id of the given layers, lowest first, and a copy of
-// upper, the upper folder of an overlay that may be in use.
+// Snapshot makes the image id from the given layers, lowest first, and a copy of upper, the upper folder of an overlay
+// that may be in use.
 func (s *Store) Snapshot(ctx context.Context, id string, layers []string, upper string) error {
 	return s.add(id, layers, func(layer string) error {
 		return copyTree(ctx, upper, layer)
@@ -125,7 +125,7 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// writeFile writes one file of an image and the folders above it. A script is recognized by its first two bytes, since
+// writeFile writes one file of an image and the folders above it. It recognizes a script by the first two bytes, since
 // embedded files have no mode.
 func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

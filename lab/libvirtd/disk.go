@@ -18,8 +18,8 @@ import (
 //go:embed image/disk.sh
 var diskScript string
 
-// diskPackages is what a disk image has beyond Debian's essential packages: the kernel and the boot loader, cloud-init,
-// and what the playbooks would install, since the machines reach no mirror.
+// diskPackages are the packages of a disk image beyond Debian's essential ones: the kernel, the boot loader,
+// cloud-init, and the packages that the playbooks would install, since the machines reach no mirror.
 func diskPackages() []string {
 	return []string{
 		"systemd-sysv", "dbus", "libpam-systemd", "udev", "linux-image-cloud-amd64", "initramfs-tools", "extlinux",
@@ -28,7 +28,7 @@ func diskPackages() []string {
 	}
 }
 
-// DiskIsCurrent reports whether the file is a disk image that was made by this package's recipe.
+// DiskIsCurrent reports whether the file is a disk image made by this package's recipe.
 func DiskIsCurrent(file string) bool {
 	found, err := os.ReadFile(file + ".recipe")
 	if err != nil || string(found) != recipe() {

@@ -1,8 +1,8 @@
-// Package libvirtd runs Debian's libvirt on this computer for tests: a daemon with files, sockets, a network and a
-// storage pool of its own, and an image for its virtual machines. QEMU emulates their processor, so that no
-// virtualization is needed.
+// Package libvirtd runs Debian's libvirt on this computer for tests: a daemon with its own files, sockets, network and
+// storage pool, and an image for its virtual machines. QEMU emulates their processor, so that no virtualization is
+// needed.
 //
-// The daemon has a mount namespace of its own, since its folders are fixed. Its network is on the computer itself.
+// The daemon has a separate mount namespace, since its folders are fixed. Its network is not in a namespace.
 package libvirtd
 
 import (
@@ -33,17 +33,17 @@ const (
 // Config is the configuration of a daemon.
 type Config struct {
 	Name string // of the lab: its bridge is br-NAME, of up to 15 characters
-	Dir  string // all files; it is made
+	Dir  string // folder for all files; it is created
 	// Gateway is the computer's address on the network, with the length of its prefix. The last half of the network has
 	// the addresses of the machines.
 	Gateway netip.Prefix
-	// Accounts is a folder with the passwd and group of all who use the daemon; empty: they are the computer's.
+	// Accounts is a folder with the passwd and group of all users of the daemon; empty: those of the computer.
 	Accounts string
 }
 
 // Daemon is a running libvirtd.
 type Daemon struct {
-	*rpc.Libvirt // a connection
+	*rpc.Libvirt // a libvirt connection
 	cfg          Config
 	cmd          *exec.Cmd
 }
@@ -51,8 +51,8 @@ type Daemon struct {
 //go:embed start.sh
 var script string
 
-// Start starts a daemon with a network and an empty storage pool. What a killed one of the same folder has left is
-// removed first. Close MUST be called. It needs root.
+// Start starts a daemon with a network and an empty storage pool. It first removes the remains of a killed daemon with
+// the same folder. Close MUST be called. It needs root.
 func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	d := &Daemon{cfg: cfg}
 	if err := d.clean(); err != nil {
@@ -93,7 +93,7 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	return d, errors.Join(d.makeNetwork(), d.makePool())
 }
 
-// No other process of the computer may use the daemon's resources, and it must not use theirs.
+// The daemon and other processes of the computer must not use each other's resources.
 const (
 	daemonConf = `unix_sock_rw_perms = "0777"
 auth_unix_rw = "none"
@@ -114,10 +114,10 @@ func (d *Daemon) file(elem ...string) string {
 	return filepath.Join(append([]string{d.cfg.Dir}, elem...)...)
 }
 
-// Socket is the path at which any user of the computer reaches the daemon.
+// Socket returns the path of the daemon's socket, which any user of the computer may use.
 func (d *Daemon) Socket() string { return d.file("run", "libvirt-sock") }
 
-// URI is libvirt's, for the daemon.
+// URI returns libvirt's URI of the daemon.
 func (d *Daemon) URI() string { return "qemu+unix:///system?socket=" + d.Socket() }
 
 // PoolDir is the folder of the storage pool.
@@ -143,7 +143,7 @@ func (d *Daemon) connect(ctx context.Context) error {
 
 func (d *Daemon) bridge() string { return "br-" + d.cfg.Name }
 
-// makeNetwork makes a network without rules of a firewall.
+// makeNetwork makes a network without firewall rules.
 func (d *Daemon) makeNetwork() error {
 	net := d.cfg.Gateway.Masked()
 	first := net.Addr().As4()
@@ -198,16 +198,16 @@ func (d *Daemon) AddImage(name, file string) error {
 // Close ends the daemon, its machines and its network, and removes its files.
 func (d *Daemon) Close() error {
 	if d.Libvirt != nil {
-		_ = d.Disconnect() // the daemon is killed next
+		_ = d.Disconnect() // the daemon is killed below
 	}
 	err := d.clean()
 	if d.cmd != nil && d.cmd.Process != nil {
-		_ = d.cmd.Wait() // it was killed
+		_ = d.cmd.Wait() // the signal ended it
 	}
 	return err
 }
 
-// Cleanup ends what a killed daemon of a lab has left, and removes its folder, if there is one.
+// Cleanup removes the remains of a killed daemon of a lab, and its folder, if there are any.
 func Cleanup(name, dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -215,7 +215,7 @@ func Cleanup(name, dir string) error {
 	return (&Daemon{cfg: Config{Name: name, Dir: dir}}).clean()
 }
 
-// clean removes what a daemon of the folder has made.
+// clean removes the resources that a daemon with this folder has made.
 func (d *Daemon) clean() error {
 	mark := procs.MountPoint(func(path string) bool { return path == d.file("mark") })
 	if _, err := procs.End(mark); err != nil {

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is the control group of a machine with systemd, below the root of each hierarchy. Groups of a lab that was
-// killed are found by this name, and not in the group of the process that made them, which differs.
+// group is the control group of a machine with systemd, below the root of each hierarchy. This name identifies the
+// groups of a killed lab. They are not below the group of the process that made them, since that group differs.
 func group(lab, id string) string { return path.Join(linkName(lab), id) }
 
-// hierarchies returns where the host's hierarchies of control groups are mounted; see cgroups(7).
+// hierarchies returns the mount points of the host's control group hierarchies; see cgroups(7).
 func hierarchies() ([]string, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -34,8 +34,8 @@ func hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// removeGroups removes a group and those below it from each hierarchy. Its processes have ended or been killed; none is
-// a success.
+// removeGroups removes a group and those below it from each hierarchy. Its processes have ended or been killed. A
+// missing group is success.
 func removeGroups(name string) error {
 	roots, err := hierarchies()
 	errs := []error{err}
@@ -46,7 +46,7 @@ func removeGroups(name string) error {
 }
 
 func removeGroup(dir string) error {
-	const limit = 5 * time.Second // a process leaves its group some time after its parent has seen its end
+	const limit = 5 * time.Second // a process leaves its group some time after its parent was told of its end
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		err := removeFolders(dir)
 		if err == nil || !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {

@@ -20,8 +20,8 @@ type console struct {
 	done  chan struct{}
 }
 
-// openConsole writes what is written to the terminal to the file log, which begins anew: QEMU empties it when a machine
-// is switched on.
+// openConsole writes the terminal's output to the file log, which it truncates: QEMU does so when a machine is switched
+// on.
 func openConsole(log string) (*console, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -34,7 +34,8 @@ func openConsole(log string) (*console, error) {
 	c := &console{slave: slave, path: slave.Name(), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		// It ends with EIO when the slave is closed, or when the disk is full; neither is an error of the machine.
+		// The copy ends with EIO when the slave is closed, or when the disk is full; neither is an error of the
+		// machine.
 		_, _ = io.Copy(out, master)
 		_ = master.Close()
 		_ = out.Close()
@@ -68,7 +69,7 @@ func openPTY() (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// readConsole returns the last lines of a console's file, all for zero or less.
+// readConsole returns the last lines of a console's file, or all for zero or less.
 func readConsole(log string, lines int) (string, error) {
 	content, err := os.ReadFile(log)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,9 +2,9 @@
 //
 // A machine has its own mount, UTS, IPC, PID, network and time namespace, an overlay of its image as root file system,
 // and its image's init as PID 1: sysvinit or systemd, which has a control group and a cgroup namespace too. Its time
-// namespace starts at zero, because Slurm regards a node that booted before its resume as not booted. To Slurm,
-// Ansible and SSH it is a machine, which boots in half a second and needs a few MiB. It does not isolate attackers:
-// root in a machine is root on the host, without some capabilities.
+// namespace starts at zero, because Slurm regards a node that booted before its resume as not booted. To Slurm, Ansible
+// and SSH it looks like a machine. It boots in half a second and needs a few MiB. It does not isolate attackers: root
+// in a machine is root on the host, without some capabilities.
 //
 // # What remains after a crash
 //
@@ -15,5 +15,5 @@
 // [Cleanup] remove them.
 //
 // The host's network is not changed: the bridge is not in its namespace, so packet filters and forwarding do not apply.
-// Machines reach each other and the host, and nothing else.
+// Machines reach only each other and the host.
 package machine

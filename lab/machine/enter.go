@@ -19,9 +19,9 @@ func (h *Host) Command(id string, argv ...string) *exec.Cmd { return Command(h.c
 // lab's [Config.Dir].
 func Command(dir, id string, argv ...string) *exec.Cmd {
 	pid, err := os.ReadFile(filepath.Join(dir, id, pidFile))
-	// nsenter with a child stops itself when the child is stopped, as all processes are in a shutdown. No process would
-	// continue it, and the machine cannot end before nsenter has reaped its child. unshare(1), with nothing to unshare,
-	// only forks a child and waits for it.
+	// nsenter with a child stops itself when the child is stopped, as happens to all processes during a shutdown.
+	// No process would continue nsenter, and the machine cannot end before nsenter has reaped its child. unshare(1)
+	// without namespaces only forks a child and waits for it.
 	args := []string{"--target", strings.TrimSpace(string(pid)), "--mount", "--uts", "--ipc", "--net",
 		"--pid", "--no-fork", "--time",
 		"--root", "unshare", "--fork", "env", "-i", "HOME=/root", "TERM=" + os.Getenv("TERM"),

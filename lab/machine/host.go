@@ -28,17 +28,17 @@ type Images interface {
 
 // Config is the configuration of a lab's host.
 type Config struct {
-	// Name identifies the lab on this computer: up to eleven small letters, digits and hyphens. The host's link to the
-	// lab is called "lab-" + Name.
+	// Name identifies the lab on this computer: up to eleven lower-case letters, digits and hyphens. The host's
+	// link to the lab is called "lab-" + Name.
 	Name string
 	// Dir has the machines' disks and consoles. It belongs to this lab alone, and is removed by Close.
 	Dir string
 	// Gateway is the host's address on the lab's network, with the length of
 	// the network's prefix.
 	Gateway netip.Prefix
-	// Images are the images that machines can be booted from.
+	// Images has the images from which machines can boot.
 	Images Images
-	// Log gets messages about machines that restart or switch themselves off.
+	// Log gets messages about machines that reboot or switch themselves off.
 	Log *slog.Logger
 }
 
@@ -54,7 +54,7 @@ type Host struct {
 
 	mu       sync.Mutex
 	machines map[string]*machine
-	volumes  map[string]volume // by the machine's id
+	volumes  map[string]volume // by machine id
 }
 
 var _ labcloud.Hypervisor = (*Host)(nil)
@@ -91,17 +91,17 @@ func New(cfg Config) (_ *Host, err error) {
 	}, nil
 }
 
-// AddAddress gives this computer a further address on the lab's network, which no machine may have. Close removes it.
+// AddAddress gives this computer another address on the lab's network, which no machine may have. Close removes it.
 func (h *Host) AddAddress(address netip.Addr) error { return h.network.addAddress(address) }
 
-// volume is a folder of this computer that a machine has at a path of its own.
+// volume is a folder of this computer that is mounted in a machine at another path.
 type volume struct{ dir, path string }
 
-// environ is for the stage.
+// environ returns the environment for the stage.
 func (v volume) environ() []string { return []string{"VOLUME=" + v.dir, "MOUNT=" + v.path} }
 
-// AddVolume gives a machine, at its next boot, a folder of this computer at an absolute path. A machine has at most
-// one.
+// AddVolume makes a folder of this computer available in a machine at an absolute path, from its next boot on. A
+// machine has at most one volume.
 func (h *Host) AddVolume(id, dir, path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +162,7 @@ func claimName(name string) (net.Listener, error) {
 	return claim, nil
 }
 
-// removeAll removes a folder to which processes that have been killed may still write.
+// removeAll removes a folder to which killed processes may still write.
 func removeAll(dir string) error {
 	var err error
 	for range 3 {
@@ -173,14 +173,14 @@ func removeAll(dir string) error {
 	return fmt.Errorf("remove %s: %w", dir, err)
 }
 
-// machine returns the machine of the id, nil if there is none.
+// machine returns the machine with the id; nil if there is none.
 func (h *Host) machine(id string) *machine {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.machines[id]
 }
 
-// machineFor returns the machine of the id, a new one if there is none.
+// machineFor returns the machine with the id, and creates it if there is none.
 func (h *Host) machineFor(id string) (*machine, error) {
 	if id == "" || id != filepath.Base(id) || id[0] == '.' {
 		return nil, fmt.Errorf("machine %q: not usable as an id", id)

@@ -33,13 +33,14 @@ type life struct {
 	ports   []port
 	console *console
 	pidFile string
-	group   string // of its processes, where it has one
+	group   string // of its processes, if it has a group
 
 	ended  chan struct{}
-	status syscall.WaitStatus // of unshare, which repeats init's; set when ended
+	status syscall.WaitStatus // of unshare, which is also init's; set after the end
 }
 
-// begin starts the machine's processes and returns just before its init runs. After an error none of them runs.
+// begin starts the machine's processes and returns just before its init runs. If it returns an error, none of them
+// runs.
 func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 	ports, err := h.ports(m.spec)
 	if err != nil {
@@ -162,7 +163,7 @@ func (l *life) kill() {
 // runs reports whether init exists.
 func (l *life) runs() bool { return l.signal(0) }
 
-// signal reports whether init existed and got the signal.
+// signal reports whether init existed and received the signal.
 func (l *life) signal(s syscall.Signal) bool { return l.init.Signal(s) == nil }
 
 // rebooted reports whether the machine has requested a restart: reboot(2) in a PID namespace ends its init by SIGHUP,

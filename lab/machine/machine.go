@@ -13,9 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// grace is how long a machine may take to shut down by itself before it is
-// switched off. A compute service gives its instances a minute; nothing that
-// runs in the lab needs more than a few seconds.
+// grace is the time that a machine has to shut down by itself before it is switched off. A compute service gives its
+// instances a minute; nothing that runs in the lab needs more than a few seconds.
 const grace = 10 * time.Second
 
 // machine is the disk of one server and, while it is switched on, its life. mu serializes the calls for one machine,
@@ -45,7 +44,7 @@ func (h *Host) Boot(ctx context.Context, spec labcloud.Machine) error {
 	if m.life != nil && m.life.runs() {
 		return nil
 	}
-	m.switchOff() // waits for what is left of it
+	m.switchOff() // waits for the remains of it
 	if m.layers == nil {
 		if err := h.makeDisk(m, spec.ImageID); err != nil {
 			return fmt.Errorf("boot %s: %w", spec.Name, err)
@@ -102,7 +101,7 @@ func (h *Host) Stop(ctx context.Context, id string) error {
 	return nil
 }
 
-// Cut cuts a machine that runs off from its networks, or connects it again.
+// Cut disconnects a running machine from its networks, or connects it again.
 func (h *Host) Cut(id string, off bool) error {
 	m := h.machine(id)
 	if m == nil {
@@ -195,7 +194,7 @@ func (h *Host) switchOn(ctx context.Context, m *machine) error {
 		return fmt.Errorf("boot %s: %w", m.spec.Name, err)
 	}
 	m.life = l
-	// The machine runs on after the call that started it.
+	// The machine outlives the call that starts it.
 	ctx = context.WithoutCancel(ctx)
 	h.watches.Go(func() { h.watch(ctx, m, l) })
 	return nil
@@ -228,8 +227,8 @@ func (m *machine) switchOff() {
 	m.life = nil
 }
 
-// shutDown has the machine's init end its services, and waits for its end, at most for grace. The caller has locked
-// m.mu.
+// shutDown makes the machine's init end its services, and waits until the machine has ended, at most for grace. The
+// caller has locked m.mu.
 func (m *machine) shutDown(ctx context.Context, request syscall.Signal) {
 	if m.life == nil || !m.life.signal(request) {
 		return

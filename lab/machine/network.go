@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uplink is the name, in the switch, of the end of the host's link.
+// uplink is the name of the switch's end of the host's link.
 const uplink = "host"
 
-// linkName is the host's one interface of a lab.
+// linkName returns the name of the host's only interface of a lab.
 func linkName(lab string) string { return "lab-" + lab }
 
-// network is the lab's switch: a bridge in a network namespace of its own, and
-// a link from the host to it.
+// network is the lab's switch: a bridge in a separate network namespace, and a link from the host to it.
 type network struct {
 	link   string
 	space  netns.NsHandle
@@ -76,7 +75,7 @@ func (n *network) connectHost(gateway netip.Prefix) error {
 	return n.plug(uplink)
 }
 
-// addAddress gives the host's end of its link a further address.
+// addAddress gives the host's end of its link another address.
 func (n *network) addAddress(address netip.Addr) error {
 	link, err := netlink.LinkByName(n.link)
 	if err == nil {
@@ -167,9 +166,9 @@ func (n *network) connect(machine *netlink.Handle, space netns.NsHandle, p port)
 	return n.announce(machine, end, p)
 }
 
-// announce has the machine send a gratuitous ARP. Its address may have been another machine's before, and its
-// neighbours would use the old hardware address for up to a minute. With arp_notify (ip-sysctl) the kernel sends it
-// whenever a hardware address is set, also to the same one; the link to the bridge must be up before.
+// announce makes the machine send a gratuitous ARP. Another machine may have had its address before, and the neighbours
+// would use the old hardware address for up to a minute. With arp_notify (ip-sysctl) the kernel sends it whenever a
+// hardware address is set, also to the same one; the link to the bridge must be up before.
 func (n *network) announce(machine *netlink.Handle, end netlink.Link, p port) error {
 	const limit = 5 * time.Second
 	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
@@ -187,7 +186,7 @@ func (n *network) announce(machine *netlink.Handle, end netlink.Link, p port) er
 	return machine.LinkSetHardwareAddr(end, p.mac)
 }
 
-// cut ends the link of each port, or begins it again. The machine keeps its addresses and its connections.
+// cut disconnects the link of each port, or connects it again. The machine keeps its addresses and its connections.
 func (n *network) cut(ports []port, off bool) error {
 	set := n.inside.LinkSetUp
 	if off {
@@ -205,7 +204,7 @@ func (n *network) cut(ports []port, off bool) error {
 	return nil
 }
 
-// detach removes the ports at once: the kernel removes them some time after the end of the machine's last process.
+// detach removes the ports at once; the kernel would remove them some time after the machine's last process has ended.
 func (n *network) detach(ports []port) error {
 	var errs []error
 	for _, p := range ports {
@@ -230,7 +229,7 @@ func (n *network) close() error {
 	return errors.Join(removeLink(n.link), n.space.Close())
 }
 
-// removeLink removes a link of the host; one that is absent is a success.
+// removeLink removes a link of the host; a missing one is success.
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
@@ -245,7 +244,7 @@ func removeLink(name string) error {
 	return nil
 }
 
-// newNamespace creates a network namespace that exists as long as its descriptor.
+// newNamespace creates a network namespace that exists as long as its descriptor is open.
 func newNamespace() (netns.NsHandle, error) {
 	type result struct {
 		space netns.NsHandle

@@ -11,28 +11,28 @@ import (
 // Skipper is the part of a test that Lab uses.
 type Skipper interface{ Skip(...any) }
 
-// Lab skips the test under -short, with which `make check` runs the tests that
-// need neither tools nor root. `make test` does not give -short: there the test
-// runs, and fails where something is missing.
+// Lab skips the test under -short, with which `make check` runs the tests that need neither tools nor root. `make test`
+// does not give -short: then the test runs, and fails if something is missing.
 func Lab(t Skipper) {
 	if testing.Short() {
 		t.Skip("it needs the lab's tools or root, and does not run with -short")
 	}
 }
 
-// Tools returns the paths of the checkout's tools. Without them the test fails; under -short it is skipped.
+// Tools returns the paths of the checkout's tools. If they are missing, it fails the test; under -short it skips the
+// test.
 func Tools(t testing.TB, checkout string) tools.Paths {
 	t.Helper()
 	return found(t, checkout, tools.Find)
 }
 
-// Systemd is Tools for a test that needs the images with systemd too.
+// Systemd is Tools for a test that also needs the images with systemd.
 func Systemd(t testing.TB, checkout string) tools.Paths {
 	t.Helper()
 	return found(t, checkout, tools.FindSystemd)
 }
 
-// Libvirt is Tools for a test on virtual machines, which takes minutes: only `make test-libvirt` runs it.
+// Libvirt is Tools for a test with virtual machines, which takes minutes: only `make test-libvirt` runs it.
 func Libvirt(t testing.TB, checkout string) tools.Paths {
 	t.Helper()
 	if os.Getenv("EIFFEL_LIBVIRT") == "" {

@@ -12,13 +12,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// password is that of every user but the project's. The services listen on loopback only, and end with the test.
+// password is the password of all users except the project's. The services listen only on loopback, and end with the
+// test.
 const password = "labpass"
 
 // ports are the ports of the services, on 127.0.0.1.
 type ports struct{ Database, Queue, QueuePeers, Erlang, Cache, Identity, Placement, Compute, Image, Network int }
 
-// firstPort and lastPort bound the ports, which no other service of Debian uses.
+// firstPort and lastPort are the range of the ports, which no other service of Debian uses.
 const firstPort, lastPort = 18701, 18710
 
 func thePorts() ports {
@@ -31,20 +32,20 @@ func thePorts() ports {
 // url returns the URL of a service.
 func url(port int, path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", port, path) }
 
-// settings are what the configuration files are made of.
+// settings are the inputs of the configuration files.
 type settings struct {
 	// Dir is the folder of all files.
 	Dir      string
 	Password string
 	Ports    ports
-	// Tokens is how long a token is valid, in seconds.
+	// Tokens is the lifetime of a token in seconds.
 	Tokens int
 	// Hypervisor is the URL of the machines behind the servers; "" if there are none.
 	Hypervisor string
 	Cloud      labcloud.Config
 }
 
-// newSettings returns what a cloud's files are made of.
+// newSettings returns the inputs of a cloud's files.
 func newSettings(cfg labcloud.Config, hypervisor string) settings {
 	tokens := cfg.Timings.Token
 	if tokens == 0 {
@@ -79,7 +80,7 @@ func databases() []string {
 //go:embed etc
 var files embed.FS
 
-// shared are the parts that several configuration files have: how a service logs in, and how it checks tokens.
+// shared has the parts that several configuration files share: how a service logs in, and how it checks tokens.
 const shared = `
 {{define "login" -}}
 auth_type = password

@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dir is where the tmpfs of a cloud is, in its mount namespace.
+// dir is the mount point of a cloud's tmpfs in its mount namespace.
 const dir = "/mnt"
 
-// patience is how long a cloud may take to start, on a machine that does much else.
+// patience is the time limit for a cloud's start on a busy machine.
 const patience = 15 * time.Minute
 
-// ready is the line that says that the cloud can be used.
+// ready is the line which says that the cloud is ready for use.
 const ready = "ready"
 
-// KeepIfAsked does not return where this process was started by New to run a cloud. TestMain MUST call it first.
+// KeepIfAsked does not return in a process that New started to run a cloud. TestMain MUST call it first.
 func KeepIfAsked() {
 	text := os.Getenv(keeperVariable)
 	if text == "" {
@@ -45,12 +45,12 @@ func KeepIfAsked() {
 	os.Exit(0)
 }
 
-// keep starts a cloud, carries out the orders that are the lines of in, and returns when it has failed or when in ends.
-// This process is the first of its PID namespace, so that all others end with it.
+// keep starts a cloud, carries out the orders in the lines of in, and returns when it has failed or in has ended. This
+// process is the first of its PID namespace, so that all others end with it.
 func keep(s settings, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	orders := make(chan string, 1) // nobody gives two at once
+	orders := make(chan string, 1) // orders come one at a time
 	go func() {
 		for lines := bufio.NewScanner(in); lines.Scan(); {
 			orders <- lines.Text()
@@ -82,7 +82,7 @@ func keep(s settings, in io.Reader, out io.Writer) error {
 	}
 }
 
-// done is the answer to an order that was carried out. That to another is the error.
+// done is the answer to a successful order. The answer to a failed one is the error.
 const done = "done"
 
 // obey carries out an order: a verb and its argument.
@@ -113,7 +113,7 @@ type stage struct {
 	run  func(context.Context) error
 }
 
-// start runs the stages of the start and writes a line for each.
+// start runs the stages of the start, and writes a line for each.
 func (r *runner) start(ctx context.Context, out io.Writer) error {
 	p := r.Ports
 	for _, s := range []stage{
@@ -138,7 +138,7 @@ func (r *runner) start(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// prepare mounts what the namespaces need, and writes the files.
+// prepare mounts the file systems that the namespaces need, and writes the files.
 func (r *runner) prepare() error {
 	for _, m := range []struct {
 		source, target, kind string
@@ -163,11 +163,11 @@ func (r *runner) prepare() error {
 	if err := r.writeFiles(); err != nil {
 		return err
 	}
-	// nova-api reads it from the folder of its configuration.
+	// nova-api reads it from its configuration folder.
 	return os.Symlink("/etc/nova/api-paste.ini", filepath.Join(r.Dir, "etc/nova/api-paste.ini"))
 }
 
-// startBase starts what the services keep their data in.
+// startBase starts the services in which the other services keep their data.
 func (r *runner) startBase(ctx context.Context) error {
 	for port := firstPort; port <= lastPort; port++ {
 		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
@@ -239,7 +239,7 @@ func (r *runner) makeTables(ctx context.Context) error {
 	return group.Wait()
 }
 
-// startServices starts all services but Keystone. Nova's end where their user is missing in Keystone.
+// startServices starts all services but Keystone. Nova's services end if their user is missing in Keystone.
 func (r *runner) startServices(ctx context.Context) error {
 	p := r.Ports
 	err := errors.Join(
@@ -254,7 +254,7 @@ func (r *runner) startServices(ctx context.Context) error {
 	return errors.Join(err, r.await(ctx, p.Placement, p.Image, p.Network, p.Compute))
 }
 
-// lastErrors returns the last lines of errors in the services' logs.
+// lastErrors returns the last lines with errors in the services' logs.
 func (r *runner) lastErrors() error {
 	logs, _ := filepath.Glob(filepath.Join(r.Dir, "log", "*")) // the pattern is valid
 	var errs []error

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
-// Left returns an error with all that is on this computer of a cloud: processes, open ports, files. Another process's
-// cloud counts too.
+// Left returns an error that lists all remains of a cloud on this computer: processes, open ports, files. A cloud of
+// another process counts too.
 func Left() error {
 	left, err := procs.Find(procs.Environment(func(entry string) bool {
 		return strings.HasPrefix(entry, keeperVariable+"=")

@@ -50,15 +50,15 @@ func serve(m *machines) (*http.Server, string, error) {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-			_, _ = io.WriteString(w, answer) // a driver that has gone needs none
+			_, _ = io.WriteString(w, answer) // a driver that has disconnected needs no answer
 		})
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = server.Serve(listener) }() // it ends with Close
+	go func() { _ = server.Serve(listener) }() // ends with Close
 	return server, "http://" + listener.Addr().String(), nil
 }
 
-// list returns which machines there are, and whether each is switched on.
+// list returns the existing machines, and whether each is switched on.
 func (m *machines) list(context.Context, string, io.Reader) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,7 +66,7 @@ func (m *machines) list(context.Context, string, io.Reader) (string, error) {
 	return string(text), err
 }
 
-// boot makes a machine with a fresh disk, also where Nova builds a server anew: it destroys the old machine before.
+// boot makes a machine with a fresh disk, also for a rebuild by Nova, which destroys the old machine first.
 func (m *machines) boot(ctx context.Context, id string, body io.Reader) (string, error) {
 	var spec labcloud.Machine
 	if err := json.NewDecoder(body).Decode(&spec); err != nil {
@@ -151,13 +151,13 @@ func (m *machines) destroy(ctx context.Context, id string, _ io.Reader) (string,
 	return "", nil
 }
 
-// console returns the whole console: Nova cuts it.
+// console returns the whole console; Nova cuts it.
 func (m *machines) console(_ context.Context, id string, _ io.Reader) (string, error) {
 	return m.Console(id, 0)
 }
 
-// HoldBoots has the boots of machines of this name wait until the function is called that it returns. Nova's servers
-// stay in BUILD meanwhile.
+// HoldBoots makes the boots of machines with this name wait until the returned function is called. Nova's servers stay
+// in BUILD meanwhile.
 func (c *Cloud) HoldBoots(name string) (release func(), err error) {
 	m := c.machines
 	m.mu.Lock()

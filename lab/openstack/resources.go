@@ -21,10 +21,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// Region is the only one.
+// Region is the only region.
 const Region = "RegionOne"
 
-// login returns how a user authenticates.
+// login returns a user's credentials.
 func login(user, password, project string) gophercloud.AuthOptions {
 	return gophercloud.AuthOptions{
 		IdentityEndpoint: url(thePorts().Identity, "/v3"), Username: user, Password: password, DomainName: "Default",
@@ -32,8 +32,8 @@ func login(user, password, project string) gophercloud.AuthOptions {
 	}
 }
 
-// Member and Admin return how the user of the project, who may do there what members may, and the cloud's administrator
-// authenticate.
+// Member and Admin return the credentials of the project's user, who has the rights of a member there, and of the
+// cloud's administrator.
 func Member(cfg labcloud.Config) gophercloud.AuthOptions {
 	return login(cfg.User, cfg.Password, cfg.Project)
 }
@@ -192,7 +192,7 @@ func (r *runner) addNetworks(ctx context.Context) error {
 	return nil
 }
 
-// AddImage adds a public image. An id that an image has had before is refused.
+// AddImage adds a public image. An id that an earlier image had is rejected.
 func (c *Cloud) AddImage(ctx context.Context, i labcloud.Image) error {
 	admin, err := openstack.AuthenticatedClient(ctx, Admin())
 	if err != nil {

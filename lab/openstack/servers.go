@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// servers asks Nova for all servers, oldest first.
+// servers returns all of Nova's servers, oldest first.
 func (c *Cloud) servers(ctx context.Context) ([]labcloud.Server, error) {
 	client, err := c.client(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *Cloud) servers(ctx context.Context) ([]labcloud.Server, error) {
 			Flavor           struct {
 				Name string `json:"original_name"`
 			}
-			Image     any // "" of a server from a volume
+			Image     any // "" for a server booted from a volume
 			Addresses map[string][]struct{ Addr netip.Addr }
 			Created   time.Time
 			Fault     struct{ Message string }

@@ -17,11 +17,11 @@ import (
 // runner starts programs in a cloud's folder.
 type runner struct {
 	settings
-	// environment is what all programs get.
+	// environment is the environment of all programs.
 	environment []string
-	// ended gets the name of each service that ends and was not to.
+	// ended receives the name of each service that ends unexpectedly.
 	ended chan string
-	// services are those that were started, by name.
+	// services has the started services by name.
 	services map[string]*service
 }
 
@@ -96,7 +96,7 @@ func (r *runner) service(name string, argv ...string) error {
 	s := &service{argv: argv, pid: cmd.Process.Pid, ended: make(chan struct{})}
 	r.services[name] = s
 	go func() {
-		_ = cmd.Wait() // its output says why
+		_ = cmd.Wait() // its output has the reason
 		close(s.ended)
 		if !s.killed.Load() {
 			r.ended <- name
@@ -105,7 +105,7 @@ func (r *runner) service(name string, argv ...string) error {
 	return nil
 }
 
-// kill kills a service with all of its processes, as the loss of its power does, and waits until its port is closed.
+// kill kills all processes of a service, as a power loss does, and waits until its port is closed.
 func (r *runner) kill(ctx context.Context, name string) error {
 	s, ok := r.services[name]
 	if !ok {
@@ -123,7 +123,7 @@ func (r *runner) kill(ctx context.Context, name string) error {
 	return r.until(ctx, "the end of "+name, func() bool { return !answers(port) })
 }
 
-// again starts a service that was killed.
+// again starts a killed service.
 func (r *runner) again(ctx context.Context, name string) error {
 	s, ok := r.services[name]
 	if !ok {
@@ -144,7 +144,7 @@ func (r *runner) port(name string) (int, bool) {
 	return port, ok
 }
 
-// wsgi starts a service that uWSGI runs, with the options of Debian's files for it.
+// wsgi starts a service under uWSGI, with the options of Debian's files for it.
 func (r *runner) wsgi(name string, port int, program string) error {
 	return r.service(name, "uwsgi_python3", "--plugins", "python3", "--master", "--die-on-term", "--lazy-apps",
 		"--http-socket", fmt.Sprintf("127.0.0.1:%d", port), "--processes", "2", "--enable-threads", "--thunder-lock",
@@ -154,7 +154,7 @@ func (r *runner) wsgi(name string, port int, program string) error {
 
 func (r *runner) logFile(name string) string { return filepath.Join(r.Dir, "log", name+".out") }
 
-// await waits until something answers at each of the ports. It is an error if a service ends before.
+// await waits until each of the ports answers. It is an error if a service ends before.
 func (r *runner) await(ctx context.Context, ports ...int) error {
 	for _, port := range ports {
 		if err := r.until(ctx, fmt.Sprintf("port %d", port), func() bool { return answers(port) }); err != nil {
@@ -164,7 +164,7 @@ func (r *runner) await(ctx context.Context, ports ...int) error {
 	return nil
 }
 
-// answers reports whether something listens at a port.
+// answers reports whether a process listens on a port.
 func answers(port int) bool {
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err == nil {
@@ -178,7 +178,7 @@ func (r *runner) until(ctx context.Context, what string, holds func() bool) erro
 	for tick := time.NewTicker(200 * time.Millisecond); !holds(); {
 		select {
 		case name := <-r.ended:
-			out, _ := os.ReadFile(r.logFile(name)) // without it the name is the message
+			out, _ := os.ReadFile(r.logFile(name)) // without it, the name is the message
 			return fmt.Errorf("%s has ended:\n%s", name, tail(string(out)))
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", what, ctx.Err())

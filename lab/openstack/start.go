@@ -20,30 +20,30 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// keeperVariable, in the environment, has the test binary run a cloud: it has the settings.
+// keeperVariable, in the environment, makes the test binary run a cloud: it has the settings.
 const keeperVariable = "EIFFEL_LAB_OPENSTACK"
 
-// Cloud is a cloud that runs. Its methods are safe for concurrent use.
+// Cloud is a running cloud. Its methods are safe for concurrent use.
 type Cloud struct {
 	cfg      labcloud.Config
 	machines *machines
 	keeper   *exec.Cmd
 	stdin    io.WriteCloser
 	said     *bufio.Scanner
-	problems strings.Builder // of the keeper, once it has ended
+	problems strings.Builder // of the keeper, set after its end
 	listener *http.Server    // nil without machines
 
-	ordering sync.Mutex // one order at a time
+	ordering sync.Mutex // for one order at a time
 
 	mu      sync.Mutex
 	compute *gophercloud.ServiceClient
 	last    []labcloud.Server
 }
 
-// New starts a cloud and waits until it can be used; that takes minutes on a busy machine. Of the configuration it has
-// the project, the user, flavors, images, networks and the time of tokens. If there is a hypervisor, the cloud's
-// servers are machines of it. Log gets the steps of the start. There can be one cloud at a time. It ends, with all that
-// it has on this machine, with Close or with this process. Close MUST be called, also after ctx has ended.
+// New starts a cloud and waits until it can be used; that takes minutes on a busy machine. It uses the configuration's
+// project, user, flavors, images, networks and lifetime of tokens. If there is a hypervisor, the cloud's servers are
+// its machines. Log receives the steps of the start. Only one cloud can run at a time. Close, or the end of this
+// process, ends the cloud and removes all of its files. Close MUST be called, also after ctx has ended.
 func New(ctx context.Context, cfg labcloud.Config, h labcloud.Hypervisor) (_ *Cloud, err error) {
 	if os.Getuid() != 0 {
 		return nil, errors.New("an OpenStack needs root, for its namespaces")
@@ -89,11 +89,11 @@ func New(ctx context.Context, cfg labcloud.Config, h labcloud.Hypervisor) (_ *Cl
 	return nil, errors.Join(errors.New("the cloud has ended"), ctx.Err())
 }
 
-// Close ends the cloud. It is an error if a service of the cloud has ended before.
+// Close ends the cloud. It returns an error if a service of the cloud ended before.
 func (c *Cloud) Close(context.Context) error {
 	var err error
 	if c.keeper != nil && c.keeper.Process != nil {
-		_ = c.stdin.Close() // an end before is reported below
+		_ = c.stdin.Close() // if it ends before, the error is reported below
 		if err = c.keeper.Wait(); err != nil {
 			err = fmt.Errorf("the cloud: %w\n%s", err, c.problems.String())
 		}
@@ -105,7 +105,7 @@ func (c *Cloud) Close(context.Context) error {
 	return err
 }
 
-// order has the keeper do something, and waits until it is done.
+// order makes the keeper carry out an order, and waits until it is done.
 func (c *Cloud) order(words string) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()
@@ -121,7 +121,7 @@ func (c *Cloud) order(words string) error {
 	return nil
 }
 
-// Kill kills all processes of a service, "nova-api" or "nova-compute" for example, as a loss of power does.
+// Kill kills all processes of a service, "nova-api" or "nova-compute" for example, as a power loss does.
 func (c *Cloud) Kill(service string) error { return c.order("kill " + service) }
 
 // Restart starts a service that was killed. It returns when its port is open, if it has one.
@@ -133,7 +133,7 @@ func (c *Cloud) SetTokens(seconds int) error { return c.order(fmt.Sprint("tokens
 // Errors returns the last errors in the logs of the services.
 func (c *Cloud) Errors() error { return c.order("errors") }
 
-// ComputeAddress returns where nova-api listens.
+// ComputeAddress returns the address on which nova-api listens.
 func ComputeAddress() string { return fmt.Sprintf("127.0.0.1:%d", thePorts().Compute) }
 
 // Files returns clouds.yaml with the cloud under the given name, for the project's user.
@@ -148,7 +148,8 @@ func (c *Cloud) Files(name string) map[string][]byte {
 	return map[string][]byte{"clouds.yaml": text}
 }
 
-// Servers returns all servers of the project, oldest first; where Nova does not answer, those of the last answer.
+// Servers returns all servers of the project, oldest first. If Nova does not answer, it returns those of the last
+// answer.
 func (c *Cloud) Servers() []labcloud.Server {
 	list, err := c.servers(context.Background())
 	c.mu.Lock()
@@ -159,7 +160,7 @@ func (c *Cloud) Servers() []labcloud.Server {
 	return c.last
 }
 
-// client returns the client of Nova, which logs in again by itself.
+// client returns a client of Nova, which renews its login by itself.
 func (c *Cloud) client(ctx context.Context) (*gophercloud.ServiceClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

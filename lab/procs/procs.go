@@ -1,5 +1,5 @@
-// Package procs finds processes of this computer, of any parent and session, by what the kernel has of them in /proc
-// (proc(5)). Tests and labs end with it what they have started, and check that nothing of theirs is left.
+// Package procs finds processes of this computer, of any parent and session, by their data in /proc (proc(5)). Tests
+// and labs use it to end the processes that they started, and to check that none is left.
 package procs
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Process is a process that was found. It may have ended since.
+// Process is a process that was found. It may have ended meanwhile.
 type Process struct {
 	ID int
 	// Args is its command line, which begins with the program.
@@ -22,24 +22,25 @@ type Process struct {
 
 func (p Process) String() string { return fmt.Sprintf("%d: %s", p.ID, strings.Join(p.Args, " ")) }
 
-// Mark reports whether a process is one of those that are searched for.
+// Mark reports whether a process is one of those to find.
 type Mark func(id int) bool
 
-// Environment marks the processes that were started with an entry NAME=VALUE that has accepts. Processes inherit it
-// from their parents.
+// Environment marks the processes that were started with an entry NAME=VALUE for which has returns true. Processes
+// inherit it from their parents.
 func Environment(has func(entry string) bool) Mark {
 	return func(id int) bool { return slices.ContainsFunc(strings.Split(read(id, "environ"), "\x00"), has) }
 }
 
-// Variable marks the processes that were started with this entry NAME=VALUE.
+// Variable marks the processes that were started with the given entry NAME=VALUE.
 func Variable(entry string) Mark { return Environment(func(e string) bool { return e == entry }) }
 
-// Mount marks the processes with a mount in their mount namespace that has accepts, as a line of proc_pid_mounts(5).
+// Mount marks the processes with a mount in their mount namespace for which has returns true, given its line in
+// proc_pid_mounts(5).
 func Mount(has func(line string) bool) Mark {
 	return func(id int) bool { return slices.ContainsFunc(strings.Split(read(id, "mounts"), "\n"), has) }
 }
 
-// MountPoint is [Mount] by the mount's path.
+// MountPoint is [Mount] for a mount with this path.
 func MountPoint(has func(path string) bool) Mark {
 	return Mount(func(line string) bool {
 		fields := strings.Fields(line)
@@ -47,7 +48,7 @@ func MountPoint(has func(path string) bool) Mark {
 	})
 }
 
-// Any marks the processes that one of the marks does.
+// Any marks the processes that at least one of the marks marks.
 func Any(marks ...Mark) Mark {
 	return func(id int) bool { return slices.ContainsFunc(marks, func(m Mark) bool { return m(id) }) }
 }
@@ -67,8 +68,8 @@ func IDs() ([]int, error) {
 	return ids, nil
 }
 
-// Find returns the marked processes but the one that calls it. Zombies have neither an environment nor mounts, and are
-// not found.
+// Find returns the marked processes except the calling one. It does not find zombies, which have neither an environment
+// nor mounts.
 func Find(marked Mark) ([]Process, error) {
 	ids, err := IDs()
 	var found []Process
@@ -81,8 +82,8 @@ func Find(marked Mark) ([]Process, error) {
 	return found, err
 }
 
-// End kills the marked processes, and those that they start meanwhile, and waits for their end. It returns those that
-// it has killed. It is an error if they are not gone after a minute.
+// End kills the marked processes, and those that they start meanwhile, and waits until they have ended. It returns the
+// killed processes. If some remain after a minute, it returns an error.
 func End(marked Mark) (ended []Process, err error) {
 	const tries, pause = 3000, 20 * time.Millisecond
 	var left []Process

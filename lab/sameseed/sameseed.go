@@ -1,11 +1,11 @@
-// Package sameseed has the property tests of a package draw the same values in each run, so that a failure is that of a
-// change. Its import is enough. `make properties` draws others, by the flags of package rapid.
+// Package sameseed makes the property tests of a package draw the same values in each run, so that only a change can
+// cause a failure. Importing it suffices. `make properties` draws other values with the flags of package rapid.
 package sameseed
 
 import (
 	"flag"
 
-	_ "pgregory.net/rapid" // it defines the flag
+	_ "pgregory.net/rapid" // defines the flag
 )
 
 func init() {

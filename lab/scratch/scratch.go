@@ -1,5 +1,5 @@
-// Package scratch makes folders for tests that [testing.T.TempDir] does not suit, since its folders have long names and
-// are in one place.
+// Package scratch makes folders for tests that cannot use [testing.T.TempDir], whose folders have long names and are
+// all in one place.
 package scratch
 
 import (
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Dir makes a folder in parent, or in that for temporary files if parent is "". Its name is short: the path of a
-// socket has at most 107 bytes (unix(7)). It is removed when the test has ended, after what functions that are given to
-// t.Cleanup later clean up.
+// Dir makes a folder in parent, or in the folder for temporary files if parent is "". Its name is short: the path of a
+// socket has at most 107 bytes (unix(7)). It is removed at the end of the test, after the functions that are later
+// given to t.Cleanup have run.
 func Dir(t testing.TB, parent, prefix string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, prefix)

@@ -16,11 +16,11 @@ func debianPackages() []string {
 		"ansible-core", "openssh-client", "openssh-server",
 		"mmdebstrap", "util-linux", "tar", "procps",
 		"postgresql",
-		"systemd", // to check the unit file; it does not run
+		"systemd", // checks the unit file; it does not run
 	}
 }
 
-// packagesStep is a step that installs packages, without starting their services.
+// packagesStep is a step that installs packages without starting their services.
 func packagesStep(name string, packages []string) step {
 	return step{
 		name,
@@ -54,7 +54,7 @@ func installPackages(ctx context.Context, packages []string) error {
 }
 
 func apt(ctx context.Context, argv ...string) error {
-	// Another apt-get may run: in another checkout, or of the administrator.
+	// Another apt-get may be running, from another checkout or an administrator.
 	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"--option", "DPkg::Lock::Timeout=600"}, argv...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -69,8 +69,8 @@ const policy = `#!/bin/sh
 exit 101
 `
 
-// withoutServices runs f while the policy file at path forbids the start of services, and restores the file after it.
-// The file of a killed run is restored first.
+// withoutServices runs f while the policy file at path forbids the start of services, and then restores the file. It
+// first restores the file of a killed run.
 func withoutServices(path string, f func() error) (err error) {
 	saved := path + ".eiffel-saved"
 	if err := restorePolicy(path, saved); err != nil {

@@ -1,10 +1,9 @@
-// Package tools installs what the lab and the tests need on a new Debian 12 with root and Go: Debian's packages,
-// without starting their services; Terraform and its OpenStack provider, built from their Go modules at pinned
-// versions; the same provider without its fixed waits, for tests that do not depend on them (see Paths.Quick); and the
-// base image of the lab's machines.
+// Package tools installs the programs that the lab and the tests need on a new Debian 12 with root and Go: Debian's
+// packages, without starting their services; Terraform and its OpenStack provider, built from their Go modules at
+// pinned versions; the same provider without its fixed waits, for tests that do not depend on them (see Paths.Quick);
+// and the base image of the lab's machines.
 //
-// OpenTofu is built by InstallTofu alone, and Debian's OpenStack installed by InstallOpenStack alone, since that takes
-// minutes.
+// Only InstallTofu builds OpenTofu, and only InstallOpenStack installs Debian's OpenStack, since these take minutes.
 //
-// All but Debian's packages is installed in the folder .tools of the checkout.
+// Everything except Debian's packages is installed in the folder .tools of the checkout.
 package tools

@@ -15,7 +15,7 @@ const LibvirtProviderVersion = "0.8.3"
 
 const libvirtProviderModule = "github.com/dmacvicar/terraform-provider-libvirt"
 
-// libvirtPackages returns the packages of a host with libvirt, and what its provider starts on the control host.
+// libvirtPackages returns the packages of a host with libvirt, and those that its provider needs on the control host.
 func libvirtPackages() []string {
 	return []string{
 		"libvirt-daemon", "libvirt-daemon-driver-qemu", "qemu-system-x86", "qemu-utils", "dnsmasq-base",
@@ -29,7 +29,7 @@ func libvirtProvider(plugins string) string {
 		runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-libvirt_v"+LibvirtProviderVersion)
 }
 
-// InstallLibvirt installs what the tests on virtual machines need: Debian's libvirt and QEMU, without starting
+// InstallLibvirt installs the programs for tests with virtual machines: Debian's libvirt and QEMU, without starting
 // services, Terraform's provider, and a disk image. That takes minutes.
 func InstallLibvirt(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)

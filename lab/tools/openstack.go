@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// openStackPackages returns the packages of a whole OpenStack: see package lab/openstack. They take 3.5 GB.
+// openStackPackages returns the packages of a complete OpenStack: see package lab/openstack. They take 3.5 GB.
 func openStackPackages() []string {
 	return []string{
 		"mariadb-server", "rabbitmq-server", "memcached", "python3-memcache",

@@ -30,8 +30,8 @@ var fixedWaits = map[string]int{
 // polls.
 var fixedWait = regexp.MustCompile(`(?m)^(\s+)Delay:\s+\d+ \* time\.Second,\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
 
-// shorten replaces the fixed waits of one of the provider's files. With a PollInterval the time between polls does not
-// grow.
+// shorten replaces the fixed waits of one of the provider's files. With a PollInterval, the time between polls stays
+// constant.
 func shorten(source []byte, want int) ([]byte, error) {
 	if found := len(fixedWait.FindAll(source, -1)); found != want {
 		return nil, fmt.Errorf("%d fixed waits, not %d", found, want)
@@ -115,7 +115,7 @@ func copyModule(from, to string) error {
 	return nil
 }
 
-// isQuick reports whether the file is the provider of quickPatch.
+// isQuick reports whether the file is the provider with the patch quickPatch.
 func isQuick(file string) bool {
 	info, err := buildinfo.ReadFile(file)
 	return err == nil && info.Main.Path == providerModule && info.Main.Replace != nil &&

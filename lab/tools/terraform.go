@@ -12,8 +12,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The versions with which the tests run: the last one of Terraform with a free license, and the one that the root
-// module admits of the provider.
+// The versions that the tests use: the last Terraform with a free license, and the version of the provider that the
+// root module allows.
 const (
 	TerraformVersion = "1.5.7"
 	ProviderVersion  = "1.54.1"

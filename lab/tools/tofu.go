@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// TofuVersion is the version of OpenTofu with which the tests of package terraform run too.
+// TofuVersion is the version of OpenTofu with which the tests of package terraform also run.
 const TofuVersion = "1.12.6"
 
 const tofuModule = "github.com/opentofu/opentofu"
 
-// InstallTofu installs all that Install does, and in the tools' folder OpenTofu as bin/tofu, and the two mirrors of the
-// provider as plugins-tofu and plugins-tofu-quick: OpenTofu looks for providers by the name of its own registry. Its
-// build takes minutes.
+// InstallTofu installs everything that Install does, and, in the tools' folder, OpenTofu as bin/tofu, and the two
+// mirrors of the provider as plugins-tofu and plugins-tofu-quick: OpenTofu looks for providers by the name of its own
+// registry. Its build takes minutes.
 func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {
@@ -28,14 +28,15 @@ func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error
 		"tofu " + TofuVersion,
 		func() bool { return builtFrom(binary, tofuModule, TofuVersion) },
 		func(ctx context.Context) error {
-			// Without the flag it is a version in development to all who compare versions.
+			// Without the flag, programs that compare versions see a development version.
 			return build(ctx, filepath.Join(checkout, "lab", "tools", "tofu"), tofuModule+"/cmd/tofu", binary,
 				"-ldflags=-X "+tofuModule+"/version.dev=no")
 		},
 	}, tofuMirror(p.Plugins, mirror), tofuMirror(p.QuickPlugins, mirror+"-quick")}))
 }
 
-// tofuMirror is a step that makes a mirror with the provider of another one, under the name of OpenTofu's registry.
+// tofuMirror is a step that makes a mirror with the provider from another mirror, under the name of OpenTofu's
+// registry.
 func tofuMirror(from, to string) step {
 	provider := filepath.Dir(providerBinary(from))
 	link := strings.Replace(strings.Replace(provider, from, to, 1), "registry.terraform.io", "registry.opentofu.org", 1)

@@ -23,18 +23,17 @@ import (
 type Paths struct {
 	// Terraform is the terraform binary.
 	Terraform string
-	// Plugins is a filesystem mirror with the OpenStack provider, and
-	// TerraformRC a CLI configuration file that has Terraform use it and
-	// nothing else.
+	// Plugins is a filesystem mirror with the OpenStack provider; TerraformRC is a CLI configuration file that
+	// makes Terraform use only this mirror.
 	Plugins     string
 	TerraformRC string
-	// QuickPlugins and QuickTerraformRC are the same with a provider whose fixed
-	// waits are shortened: see Quick.
+	// QuickPlugins and QuickTerraformRC are the same for a provider with shortened waits: see Quick.
 	QuickPlugins     string
 	QuickTerraformRC string
 	// Image is the root file system at the bottom of every machine's image.
 	Image string
-	// Systemd and Trixie are the same with systemd, of Debian 12 and of Debian 13. Only [InstallSystemd] installs them.
+	// Systemd and Trixie are the same with systemd, for Debian 12 and Debian 13. Only [InstallSystemd] installs
+	// them.
 	Systemd string
 	Trixie  string
 	// Disk is a disk image for virtual machines. Only [InstallLibvirt] installs it.
@@ -42,16 +41,16 @@ type Paths struct {
 	// Bare is a root file system without the packages of a node. Only [InstallSystemd] installs it.
 	Bare string
 	// Archive is the folder of packages that machines install themselves: see package image. SystemdArchive and
-	// TrixieArchive are those that a control host installs on Systemd and Trixie, and BareArchive those of a node for
-	// Bare.
+	// TrixieArchive have the packages that a control host installs on Systemd and Trixie; BareArchive has those of
+	// a node on Bare.
 	Archive        string
 	SystemdArchive string
 	TrixieArchive  string
 	BareArchive    string
 }
 
-// Quick returns p with a provider that does not wait ten seconds before it first polls a server, and five seconds
-// before a port. It is for tests that do not depend on the time of Terraform's results.
+// Quick returns p with a provider that omits the fixed waits before the first poll: ten seconds for a server, and five
+// for a port. It is for tests that do not depend on the time of Terraform's results.
 func (p Paths) Quick() Paths {
 	p.Plugins, p.TerraformRC = p.QuickPlugins, p.QuickTerraformRC
 	return p
@@ -65,8 +64,8 @@ func paths(checkout string) (Paths, error) {
 	if err != nil {
 		return Paths{}, fmt.Errorf("find tools: %w", err)
 	}
-	// Several checkouts may share the tools of one by a symbolic link. All of
-	// them must write the same paths into the CLI configuration.
+	// Several checkouts may share the tools of one by a symbolic link. All of them must write the same paths to the
+	// CLI configuration.
 	if target, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = target
 	}
@@ -95,10 +94,10 @@ type step struct {
 	install func(context.Context) error
 }
 
-// chain is steps of which each needs the one before it.
+// chain is a sequence of steps, each of which needs the one before it.
 type chain []step
 
-// chains returns what demo and test need. The first chain must be installed before the others.
+// chains returns the steps for the demo and the tests. The first chain must be installed before the others.
 func chains(checkout string, p Paths) []chain {
 	wrapper := func(name string) string { return filepath.Join(checkout, "lab", "tools", name) }
 	return []chain{{packagesStep("Debian packages", debianPackages())}, {
@@ -161,14 +160,14 @@ func Install(ctx context.Context, checkout string, progress io.Writer) (Paths, e
 	return p, install(ctx, checkout, progress, chains(checkout, p))
 }
 
-// install installs what is not present yet: the first chain, and then the others in parallel.
+// install installs the missing parts: first the first chain, then the others in parallel.
 func install(ctx context.Context, checkout string, progress io.Writer, all []chain) (err error) {
 	unlock, err := lock(ctx, filepath.Join(checkout, folder), progress)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	lines := log.New(progress, "", 0) // which several goroutines may use
+	lines := log.New(progress, "", 0) // several goroutines may use it
 	if err := all[0].install(ctx, lines); err != nil {
 		return err
 	}
@@ -195,8 +194,7 @@ func (c chain) install(ctx context.Context, progress *log.Logger) error {
 	return nil
 }
 
-// Find returns the paths of tools that are installed, or an error that says
-// what to do. It changes nothing.
+// Find returns the paths of the installed tools, or an error that says what to do. It changes nothing.
 func Find(checkout string) (Paths, error) {
 	p, err := paths(checkout)
 	if err != nil {

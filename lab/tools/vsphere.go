@@ -19,7 +19,7 @@ func vsphereProvider(plugins string) string {
 		runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-vsphere_v"+VSphereProviderVersion)
 }
 
-// InstallVSphere installs what the tests with Terraform and a simulated vCenter need: Terraform's provider.
+// InstallVSphere installs Terraform's provider for tests with a simulated vCenter.
 func InstallVSphere(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {

@@ -51,7 +51,7 @@ func New(ctx context.Context, cfg labcloud.Config, h Hypervisor) (*Cloud, error)
 	return c, nil
 }
 
-// Close ends the vCenter. Its machines are left to the hypervisor.
+// Close ends the vCenter. The hypervisor keeps the machines.
 func (c *Cloud) Close(context.Context) error {
 	c.end()
 	c.machines.guests.Wait()
@@ -85,8 +85,8 @@ func (c *Cloud) Files(name string) map[string][]byte {
 	return map[string][]byte{"vsphere.yaml": text, "vsphere.pem": c.Certificate()}
 }
 
-// Servers returns the virtual machines that are no templates, oldest first, by the names of their seeds; where vCenter
-// does not answer, those of the last answer.
+// Servers returns the virtual machines that are not templates, oldest first, with the names in their seeds. If vCenter
+// does not answer, it returns those of the last answer.
 func (c *Cloud) Servers() []labcloud.Server {
 	list, err := c.servers(context.Background())
 	c.lock.Lock()

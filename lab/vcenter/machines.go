@@ -20,15 +20,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// Hypervisor runs the machines behind virtual machines.
+// Hypervisor runs the machines of virtual machines.
 type Hypervisor interface {
 	labcloud.Hypervisor
 	// Command returns a command that runs as root in a machine that is switched on.
 	Command(id string, argv ...string) *exec.Cmd
 }
 
-// machines are the machines behind a vCenter's virtual machines, by the UUIDs of these. They do what cloud-init does at
-// the first boot of an instance, as far as the root module asks for it.
+// machines runs a machine for each virtual machine of a vCenter, by the virtual machine's UUID. At the first boot of an
+// instance it does cloud-init's work, as far as the root module needs it.
 type machines struct {
 	Hypervisor
 	images map[string]string // the hypervisor's image of each template, by the template's name
@@ -38,7 +38,7 @@ type machines struct {
 	set func(of types.ManagedObjectReference, key, value string) error
 
 	ctx    context.Context // ends with the vCenter
-	guests sync.WaitGroup  // first boots and reboots that are under way
+	guests sync.WaitGroup  // running first boots and reboots
 	lock   sync.Mutex
 	clones map[string]string // the image of each clone, by the clone's name
 	disks  map[types.ManagedObjectReference]*disk
@@ -51,8 +51,8 @@ type disk struct {
 	gently  bool   // the guest has been asked to shut down
 }
 
-// call notes what the changes of a virtual machine do not say: of what template it is cloned, and that its guest is to
-// end or to start again. The simulator calls it before each call of its API.
+// call records what the changes of a virtual machine do not show: the template of a clone, and requests to shut down or
+// reboot the guest. The simulator calls it before each call of its API.
 func (m *machines) call(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
 	vm, ok := ctx.Map.Get(method.This).(*simulator.VirtualMachine)
 	if !ok {
@@ -60,7 +60,7 @@ func (m *machines) call(ctx *simulator.Context, method *simulator.Method) (mo.Re
 	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	d := m.disks[vm.Self] // nil of a template
+	d := m.disks[vm.Self] // nil for a template
 	switch body := method.Body.(type) {
 	case *types.CloneVM_Task:
 		m.clones[body.Name] = m.images[vm.Name]
@@ -76,7 +76,7 @@ func (m *machines) call(ctx *simulator.Context, method *simulator.Method) (mo.Re
 	return nil, nil
 }
 
-// reboot has a guest start again, if it is on.
+// reboot restarts a guest if it is switched on.
 func (m *machines) reboot(ctx *simulator.Context, vm *simulator.VirtualMachine, id string) {
 	ctx.WithLock(vm, func() {
 		if vm.Runtime.PowerState != types.VirtualMachinePowerStatePoweredOn {
@@ -119,8 +119,8 @@ func (m *machines) image(of types.ManagedObjectReference) string {
 	return ""
 }
 
-// imageFor notes which image a virtual machine is a clone of, and reports whether that was unknown. A virtual machine
-// that is new to the simulator has no name yet.
+// imageFor records the image from which a virtual machine is cloned, and reports whether that was unknown. A virtual
+// machine that is new to the simulator has no name yet.
 func (m *machines) imageFor(vm *mo.VirtualMachine) (first bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -133,7 +133,7 @@ func (m *machines) imageFor(vm *mo.VirtualMachine) (first bool) {
 }
 
 // power switches the machine of a virtual machine on or off, and returns when that is done. A machine that does not
-// boot is as a guest that hangs.
+// boot is like a hung guest.
 func (m *machines) power(vm *mo.VirtualMachine, address netip.Addr, on bool) {
 	m.lock.Lock()
 	d := m.disks[vm.Self]
@@ -158,7 +158,7 @@ func (m *machines) stop(d *disk) error {
 	defer cancel()
 	m.lock.Lock()
 	if !d.gently {
-		cancel() // the hypervisor waits for nothing
+		cancel() // the hypervisor does not wait for anything
 	}
 	d.gently = false
 	m.lock.Unlock()
@@ -189,14 +189,14 @@ func (m *machines) boot(vm *mo.VirtualMachine, d *disk, address netip.Addr) erro
 	return nil
 }
 
-// hardwareAddress returns one of VMware's that goes with an address. Those of the simulator's network cards are three
-// characters of a UUID, which two virtual machines may share.
+// hardwareAddress returns one of VMware's hardware addresses, derived from an IP address. Network cards of the
+// simulator have only three characters of a UUID, which two virtual machines may share.
 func hardwareAddress(a netip.Addr) string {
 	is := a.As4()
 	return fmt.Sprintf("00:50:56:%02x:%02x:%02x", is[1]&0x3f, is[2], is[3])
 }
 
-// seed is what cloud-init gets of a virtual machine (its data source VMware).
+// seed is cloud-init's data for a virtual machine (its data source VMware).
 type seed struct {
 	Name     string     `yaml:"local-hostname"`
 	Keys     []string   `yaml:"ssh_authorized_keys"`
@@ -229,8 +229,8 @@ func readSeed(settings []types.BaseOptionValue) (seed, error) {
 	return s, nil
 }
 
-// rpctool makes the program of VMware Tools by which guests set settings. It prints what it is called with, so that is
-// what the commands of a seed print.
+// rpctool makes the program of VMware Tools with which guests set settings. It prints its arguments, which are thus the
+// output of a seed's commands.
 const rpctool = `cat >/usr/bin/vmware-rpctool <<'end' && chmod 0755 /usr/bin/vmware-rpctool
 #!/bin/sh
 printf '%s\n' "$1"

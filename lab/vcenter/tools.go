@@ -12,11 +12,11 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// tools is the VMware Tools of all virtual machines, and the DHCP of their network. The simulator calls it at each
+// tools simulates the VMware Tools of all virtual machines, and DHCP for their network. The simulator calls it at each
 // change of an object.
 type tools struct {
 	router   netip.Prefix // the address of the network's router
-	machines *machines    // nil: nothing runs in the virtual machines
+	machines *machines    // nil: the virtual machines run nothing
 
 	lock      sync.Mutex
 	last      netip.Addr // the newest address
@@ -36,7 +36,7 @@ func (t *tools) Reference() types.ManagedObjectReference {
 	return types.ManagedObjectReference{Type: "Tools", Value: "tools"}
 }
 
-// PutObject gives a virtual machine an id of its own, as a vCenter does. That of the simulator follows from the name.
+// PutObject gives a virtual machine a unique id, as a vCenter does. The simulator's own id depends on the name.
 func (t *tools) PutObject(_ *simulator.Context, made mo.Reference) {
 	if vm, ok := made.(*simulator.VirtualMachine); ok {
 		vm.Config.Uuid = uuid.NewString()
@@ -57,8 +57,8 @@ func (t *tools) RemoveObject(_ *simulator.Context, removed types.ManagedObjectRe
 	delete(t.addresses, removed)
 }
 
-// UpdateObject answers a change of the power state. The simulator has locked the virtual machine: nobody sees the new
-// state before its machine has it too.
+// UpdateObject answers a change of the power state. The simulator has locked the virtual machine, so the new state
+// becomes visible only when the machine has it too.
 func (t *tools) UpdateObject(ctx *simulator.Context, changed mo.Reference, changes []types.PropertyChange) {
 	vm, ok := changed.(*mo.VirtualMachine)
 	if !ok {
@@ -76,7 +76,7 @@ func (t *tools) UpdateObject(ctx *simulator.Context, changed mo.Reference, chang
 	}
 }
 
-// guest returns what the guest is, when it has been switched on or off.
+// guest returns the state of the guest after it was switched on or off.
 func (t *tools) guest(vm *mo.VirtualMachine, address string, on bool) []types.PropertyChange {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -102,8 +102,8 @@ func (t *tools) guest(vm *mo.VirtualMachine, address string, on bool) []types.Pr
 	}
 }
 
-// address returns the address of a virtual machine, which keeps it until it is removed. A new one is the next that is
-// free, so that a new instance of a node has another address than the old one.
+// address returns the address of a virtual machine, which keeps it until it is removed. A new address is the next free
+// one, so that a new instance of a node has another address than the old one.
 func (t *tools) address(ref types.ManagedObjectReference) netip.Addr {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -113,7 +113,7 @@ func (t *tools) address(ref types.ManagedObjectReference) netip.Addr {
 	taken := append(slices.Collect(maps.Values(t.addresses)), t.router.Addr())
 	for {
 		t.last = t.last.Next()
-		if !t.router.Contains(t.last.Next()) { // the last one is for broadcasts
+		if !t.router.Contains(t.last.Next()) { // the last address is for broadcasts
 			t.last = t.router.Masked().Addr().Next()
 		}
 		if !slices.Contains(taken, t.last) {

@@ -1,6 +1,6 @@
 // Package vcenter runs govmomi's simulator of a vCenter for a test: its whole API over TLS, with two hosts in a DRS
-// cluster, two beside it, and two templates. A virtual machine that is switched on says an address, as VMware Tools do.
-// With a hypervisor it is a machine of a lab, and without one nothing runs in it.
+// cluster, two other hosts, and two templates. A virtual machine that is switched on reports an address, as VMware
+// Tools do. With a hypervisor, it is a machine of a lab; without one, it runs nothing.
 package vcenter
 
 import (
@@ -13,7 +13,7 @@ import (
 
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/find"
-	// The parts of vCenter beside the API of the virtual machines, which Terraform's provider asks too.
+	// Parts of vCenter beside the API of virtual machines that Terraform's provider also needs.
 	_ "github.com/vmware/govmomi/lookup/simulator"
 	"github.com/vmware/govmomi/object"
 	_ "github.com/vmware/govmomi/pbm/simulator"
@@ -24,7 +24,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// What a vCenter of this package has.
+// Resources of the vCenters of this package.
 const (
 	User       = "operator"
 	Password   = "secret"
@@ -41,7 +41,7 @@ const (
 // Hosts returns the hosts of the cluster.
 func Hosts() []string { return []string{"DC0_C0_H0", "DC0_C0_H1"} }
 
-// OtherHosts returns the hosts that are of no cluster. Each has a resource pool of its own.
+// OtherHosts returns the hosts that belong to no cluster. Each has its own resource pool.
 func OtherHosts() []string { return []string{"DC0_H0", "DC0_H1"} }
 
 // Center is a running vCenter.
@@ -52,12 +52,12 @@ type Center struct {
 	tools  *tools
 }
 
-// Start starts one without machines on a free port of 127.0.0.1. Close ends it.
+// Start starts a vCenter without machines on a free port of 127.0.0.1. Close ends it.
 func Start(ctx context.Context) (*Center, error) {
 	return start(ctx, netip.MustParsePrefix("10.78.0.1/16"), nil)
 }
 
-// start starts one whose network has a router, with machines if they are not nil.
+// start starts a vCenter whose network has a router, with machines if they are not nil.
 func start(ctx context.Context, router netip.Prefix, machines *machines) (*Center, error) {
 	m := simulator.VPX()
 	m.Host, m.Cluster, m.ClusterHost, m.Machine, m.Autostart = 2, 1, 2, 1, false
@@ -150,23 +150,23 @@ func (c *Center) Machine(ctx context.Context, name string) (*object.VirtualMachi
 	return finder.VirtualMachine(ctx, name)
 }
 
-// Change changes properties of an object, as what no call of the API changes.
+// Change changes properties of an object directly, including those that no API call changes.
 func (c *Center) Change(ref types.ManagedObjectReference, changes ...types.PropertyChange) {
 	ctx := c.model.Service.Context
 	c.model.Map().AtomicUpdate(ctx, ctx.Map.Get(ref), changes)
 }
 
-// Mute has a virtual machine of that name say no address when it is switched on the next time.
+// Mute keeps a virtual machine of that name from reporting an address when it is next switched on.
 func (c *Center) Mute(name string) { c.tools.mute(name) }
 
-// Starts returns how often a virtual machine was switched on.
+// Starts returns the number of times a virtual machine was switched on.
 func (c *Center) Starts(ref types.ManagedObjectReference) int {
 	c.tools.lock.Lock()
 	defer c.tools.lock.Unlock()
 	return c.tools.starts[ref]
 }
 
-// EndSessions ends all sessions, as a vCenter does that restarts.
+// EndSessions ends all sessions, as a restart of vCenter does.
 func (c *Center) EndSessions(ctx context.Context) error {
 	var manager mo.SessionManager
 	all := *c.client.ServiceContent.SessionManager

@@ -22,7 +22,7 @@ func TestImageIsPlanned(t *testing.T) {
 	busy := state(idle|drain, ours, before)
 	busy.Busy = true
 	for name, tc := range map[string]struct {
-		node    string // p1 is persistent, p2 a cloud node; p3 is not declared any more
+		node    string // p1 is persistent, p2 a cloud node; p3 is no longer declared
 		touched bool
 		state   reconfigure.NodeState
 		change  func(*snapshot.Snapshot)

@@ -247,8 +247,8 @@ func (c comparison) drained(v view) (Finding, bool) {
 	return f, true
 }
 
-// undeclaredNode leaves an undeclared node to an administrator, since an administrator may be editing it. Only a node
-// that Slurm has powered down or is powering down may be removed.
+// undeclaredNode leaves an undeclared node to an administrator, who may be editing the declaration. Only a node that
+// Slurm has powered down or is powering down may be removed.
 func (c comparison) undeclaredNode(v view, f Finding) Finding {
 	if c.declared.Contains(v.node) {
 		return f

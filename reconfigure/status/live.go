@@ -44,7 +44,7 @@ func NewLiveView(out io.Writer, r reconfigure.Request, size func() (width, heigh
 	}
 }
 
-// Events redraws what has changed.
+// Events redraws the changed lines.
 func (v *LiveView) Events(events []reconfigure.Event) {
 	var news []reconfigure.Event
 	for _, e := range events {

@@ -122,7 +122,7 @@ func sentence(d tfjson.Diagnostic) string {
 	return missingError.ReplaceAllString(said, "")
 }
 
-// missingError is what the provider prints if the cloud gives no error.
+// missingError is the provider's text if the cloud gives no error.
 var missingError = regexp.MustCompile(`\. last error: %!s\(<nil>\)`)
 
 // progress returns the progress message for an event, without the node's name; empty for other events.

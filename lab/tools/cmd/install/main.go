@@ -1,6 +1,6 @@
-// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too; with --systemd,
-// images with systemd too; with --libvirt, libvirt, QEMU and a disk image too; with --vsphere, Terraform's provider for
-// vSphere too. With --openstack it installs Debian's packages of OpenStack and nothing else. See package tools.
+// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too; with --systemd, images
+// with systemd too; with --libvirt, libvirt, QEMU and a disk image too; with --vsphere, Terraform's provider for
+// vSphere too. With --openstack it installs only Debian's packages of OpenStack. See package tools.
 package main
 
 import (
