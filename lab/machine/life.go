@@ -134,7 +134,7 @@ func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *o
 	return nil
 }
 
-// end waits for the machine's end and removes what the kernel would remove later or not at all.
+// end waits until the machine has ended, and removes what the kernel would remove later or not at all.
 func (h *Host) end(cmd *exec.Cmd, l *life) {
 	_ = cmd.Wait() // the status says more than the error
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok {

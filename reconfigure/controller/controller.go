@@ -29,7 +29,7 @@ type Lease interface {
 	WhileHeld(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
-// Queue has the callers' requests.
+// Queue has the requests of callers.
 type Queue interface {
 	// Pending returns the requests without an outcome, oldest first, with their deferrals and verdicts.
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
@@ -82,8 +82,9 @@ type Config struct {
 	// Reconcile compares the sources, and may submit requests. It returns when to call it next; ok is false if the sources
 	// are not to be compared. Nil: nothing is compared.
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
-	// Campaign advances the campaign, and may submit requests. It returns the latest time for the next call; stay is
-	// false while it has nothing to do before somebody changes the campaign or a request ends. Nil: there are none.
+	// Campaign advances the campaign, and may submit requests. It returns the latest time for the next call; stay
+	// is false while it has nothing to do until a caller changes the campaign or a request ends. Nil: there are no
+	// campaigns.
 	Campaign func(ctx context.Context) (next time.Duration, stay bool)
 	// Flush returns when the events that operations have recorded are durable. Nil: they are durable at once.
 	Flush func(ctx context.Context) error
@@ -91,7 +92,7 @@ type Config struct {
 	// requests came in the meantime: their callers saw that the lease was taken, and started no worker. Nil: they
 	// wait for the next worker.
 	Succeed func(ctx context.Context) error
-	// Log gets the requests and their outcomes.
+	// Log receives the requests and their outcomes.
 	Log *slog.Logger
 	// Timing is for operations; the zero value stands for operation.DefaultTiming.
 	Timing operation.Timing
@@ -112,8 +113,8 @@ const (
 	again = 10 * time.Second
 	// writeAgain is the minimum time between two writes of a request's verdicts before it has its outcome.
 	writeAgain = time.Second
-	// longestOutage is how long a controller goes on while the journal fails. A restart or a failover of a database
-	// server takes minutes. A longer failure needs an administrator; the requests stay in the journal.
+	// longestOutage is how long a controller continues while the journal fails. A restart or a failover of a
+	// database server takes minutes. A longer failure needs an administrator; the requests stay in the journal.
 	longestOutage = 10 * time.Minute
 )
 
@@ -151,7 +152,7 @@ func Run(ctx context.Context, config Config) error {
 func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
 // hold acquires the lease, works, and releases it. left is false if another process holds the lease, or if no request
-// is left. It looks for requests again after the release, since a caller starts no worker while somebody holds the
+// is left. It looks for requests again after the release, since a caller starts no worker while a worker holds the
 // lease.
 func hold(ctx context.Context, config Config, outage *outage) (left bool, err error) {
 	release, ok, err := config.Journal.Acquire(ctx)
@@ -236,7 +237,7 @@ func anythingToBegin(ctx context.Context, config Config) (bool, error) {
 	return c.Active(), err
 }
 
-// outage measures how long the journal has been failing.
+// outage measures the duration of a failure of the journal.
 type outage struct {
 	log    *slog.Logger
 	since  time.Time // zero: it does not fail

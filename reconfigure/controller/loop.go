@@ -56,7 +56,7 @@ type queue struct {
 	paused bool
 }
 
-// planning is when requests are planned.
+// planning has the times at which requests are planned.
 type planning struct {
 	looking bool      // a snapshot is taken, or a plan is made from it
 	due     time.Time // when deferred requests are planned again
@@ -64,7 +64,7 @@ type planning struct {
 	pauses  *backoff.ExponentialBackOff
 }
 
-// comparison is when the sources are compared.
+// comparison has the times at which the sources are compared.
 type comparison struct {
 	working bool
 	due     time.Time // when they are compared next
@@ -568,8 +568,8 @@ func (c *controller) unplanned(l planned) {
 	c.planning.due = time.Now().Add(c.planning.pauses.NextBackOff())
 }
 
-// makeWay ends the operations in progress if a destroy waits for them: nobody will use the nodes. The operations end
-// as they do when a worker is told to end, without verdicts, and their requests are superseded when the destroy
+// makeWay ends the operations in progress if a destroy waits for them, since the nodes will not be used. The operations
+// end as they do when a worker is told to end, without verdicts, and their requests are superseded when the destroy
 // begins. If the destroy is cancelled before, they are planned again.
 func (c *controller) makeWay() {
 	if c.dropping || c.queue.paused || c.replaced() || len(c.underWay) == 0 {

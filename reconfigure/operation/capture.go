@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// capture makes an image of the node's disk, and then makes the node anew, or removes its instance, also if there is no
+// capture makes an image of the node's disk, and then makes the node anew or removes its instance, even if there is no
 // image. It may be repeated after a crash: the cloud has the image by its request, Slurm has the drain's reason since
 // before the cleaning, and Terraform adopts the new instance. Until the node is made anew, its drain does not end.
 func (o *operation) capture() error {
@@ -33,7 +33,7 @@ func (o *operation) capture() error {
 		return errors.Join(err, problem)
 	}
 	o.unfit = false
-	o.progress.touch(false) // what is there is in order, also if there is no image
+	o.progress.touch(false) // the node itself is in order, even without an image
 	return err
 }
 
@@ -64,10 +64,10 @@ func (o *operation) image() (reconfigure.Image, error) {
 // errImage ends the wait for an image.
 var errImage = errors.New("the image was not there in time")
 
-// clean removes what belongs to the node alone from its disk. Slurm has before that what is done.
+// clean removes the data that belongs only to the node from its disk. Before that, it records this in Slurm.
 func (o *operation) clean(ctx context.Context) error {
 	if o.instance.ID == "" || o.isGone(o.instance.ID) {
-		o.unfit = true // it is made anew in any case
+		o.unfit = true // the node is made anew in any case
 		return errors.New("there is no image of it, and its instance is gone")
 	}
 	if err := o.guard(ctx); err != nil {
@@ -84,8 +84,8 @@ func (o *operation) clean(ctx context.Context) error {
 	return nil
 }
 
-// mark drains the node with the reason of an image. The drain of somebody else stays, and its reason follows, so that
-// they see that the disk is cleaned before they end the drain.
+// mark drains the node with the reason of an image. Another user's drain stays, with its reason appended, so that its
+// owner sees that the disk is cleaned before ending the drain.
 func (o *operation) mark(ctx context.Context) error {
 	state, err := o.state(ctx)
 	if err != nil || state.Unfit() {
@@ -94,7 +94,7 @@ func (o *operation) mark(ctx context.Context) error {
 	return o.update(ctx, updateDrain, state.ReasonForImage())
 }
 
-// unmark leaves the drain of somebody else with the reason that it had, when the node is made anew or removed.
+// unmark restores the reason of another user's drain when the node is made anew or removed.
 func (o *operation) unmark(ctx context.Context) error {
 	state, err := o.state(ctx)
 	if err != nil || !state.Unfit() || !state.ForeignDrain() {
@@ -113,7 +113,7 @@ func (o *operation) bootedSince(image reconfigure.Image) bool {
 // anewAfterImage makes the node anew, or removes the instance of a cloud node and hands the node to power saving.
 func (o *operation) anewAfterImage() error {
 	state, err := o.state(o.ctx)
-	if err == nil && state.Up() && !state.Unfit() { // somebody has ended the drain, or has changed its reason
+	if err == nil && state.Up() && !state.Unfit() { // the drain was ended, or has another reason
 		if err := o.mark(o.ctx); err != nil {
 			o.note("it could not be drained again: " + err.Error())
 		}
@@ -131,7 +131,7 @@ func (o *operation) anewAfterImage() error {
 	return nil
 }
 
-// powerOff hands a node without an instance to power saving, and ends its drain. A drain of somebody else stays.
+// powerOff hands a node without an instance to power saving, and ends its drain. Another user's drain stays.
 func (o *operation) powerOff() error {
 	state, err := o.state(o.ctx)
 	switch {
@@ -152,7 +152,7 @@ func (o *operation) powerOff() error {
 	return o.update(o.ctx, updateReason, "") // Slurm keeps it when it ends the drain with the power down
 }
 
-// insist repeats a command to Slurm that fails, for about a minute.
+// insist repeats a failing command to Slurm for about a minute.
 func (o *operation) insist(ctx context.Context, do func() error) error {
 	const most = 6
 	wait := o.timing.Pause

@@ -15,7 +15,7 @@ import (
 func (o *operation) create() error { return o.attempts(o.bringUp) }
 
 // attempts makes the first attempt, and then others, each on a fresh instance. An instance that does not come up is
-// removed first. The next attempt begins if the time is enough for one as long as the last, and if Slurm still waits.
+// removed first. The next attempt begins if there is time for an attempt as long as the last, and if Slurm still waits.
 func (o *operation) attempts(first func() error) error {
 	try := first
 	for attempt := 0; ; attempt++ {
@@ -42,8 +42,8 @@ func (o *operation) retries(err error, attempt int, took time.Duration) bool {
 		took <= o.left()
 }
 
-// another removes what is left of the last attempt. The next one may begin only if nothing is left, and if Slurm still
-// waits for the node: it may have been suspended or given up meanwhile.
+// another removes the remains of the last attempt. The next attempt may begin only if nothing remains, and if Slurm
+// still waits for the node: it may have been suspended or given up meanwhile.
 func (o *operation) another() error {
 	if err := o.discard(o.ctx); err != nil {
 		return fmt.Errorf("its instance could not be removed: %w", err)
@@ -70,7 +70,7 @@ func (o *operation) bringUp() error {
 
 // provision lets Terraform make the instance. Passing failures are retried, within the deadline.
 func (o *operation) provision() error {
-	if o.round.Seen.Desired[o.change.Node].HasInstance() { // a run was interrupted, and the cloud may still be at work
+	if o.round.Seen.Desired[o.change.Node].HasInstance() { // the cloud may still carry out an interrupted run
 		o.awaitBuilt()
 	}
 	const most = 5
@@ -89,7 +89,7 @@ func (o *operation) provision() error {
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.Instance})
 			return nil
 		}
-		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // an attempt came before
+		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // this is not the first attempt
 			o.note(said(err))
 			return last
 		}
@@ -108,8 +108,8 @@ func (o *operation) provision() error {
 	}
 }
 
-// hurried reports whether most of the node's time was over before the cloud had its instance: the control host, or the
-// queue for Terraform, took it. An instance that is late then says nothing about its group.
+// hurried reports whether most of the node's time had passed before the cloud had its instance, because of the control
+// host or the queue for Terraform. If such an instance is late, that says nothing about its group.
 func (o *operation) hurried() bool {
 	made := o.progress.get().made
 	return made.IsZero() || made.Sub(o.began) > o.change.Deadline.Sub(o.began)/2
@@ -123,8 +123,8 @@ func (o *operation) overtaken() error {
 	return nil
 }
 
-// late classifies the end of the node's time. If the operation has only waited for a run, or its instance had little
-// of the time, that is no fault of its instance.
+// late classifies the end of the node's time. If the operation only waited for a run, or its instance had little of the
+// time, the instance is not at fault.
 func (o *operation) late(err error) error {
 	if errors.Is(err, errLate) && !o.progress.get().waiting && !o.hurried() {
 		return reconfigure.Classify(reconfigure.ClassBoot, err)
@@ -133,7 +133,7 @@ func (o *operation) late(err error) error {
 }
 
 // fresh reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
-// both. An earlier worker may have learned the key of one that was made before the plan.
+// both. An earlier worker may have learned the key of an instance that was made before the plan.
 func (o *operation) fresh() bool {
 	before := o.round.Seen.Instances[o.change.Node]
 	return !o.taken && (before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID)
@@ -162,7 +162,7 @@ func (o *operation) answers(fresh bool) error {
 	return deps.Waiter.Wait(ctx, o.instance, fresh)
 }
 
-// reconfigure configures an instance that exists. A worker may have died before it had booted.
+// reconfigure configures an instance that exists. A worker may have died before the instance had booted.
 func (o *operation) reconfigure() error {
 	_, deps := o.using()
 	known, err := deps.Waiter.Known(o.ctx, o.instance)
@@ -206,8 +206,8 @@ func (o *operation) verifyAndSettle() error {
 	return nil
 }
 
-// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance is removed.
-// So if Terraform's state lacks that, it is only noted.
+// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance has been
+// removed. So a state without that change is only noted.
 func (o *operation) settle() {
 	if o.settled == nil {
 		return
@@ -260,15 +260,15 @@ func (o *operation) adopt() error {
 	return o.boot(false)
 }
 
-// isGone reports whether the cloud has no instance of the node with this id, or none at all where id is empty. It is
-// false where the cloud does not answer.
+// isGone reports whether the cloud has no instance of the node with this id, or none at all if id is empty. It is false
+// if the cloud does not answer.
 func (o *operation) isGone(id string) bool {
 	servers, err := o.serversOfNode(o.ctx, o.change.Node)
 	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
 }
 
-// makeAnew makes an instance in the place of one that is gone, so nothing is lost. It is refused while Slurm has a job
-// on the node: the cloud may not show all of its servers.
+// makeAnew makes an instance in place of a missing one, so nothing is lost. It refuses while Slurm has a job on the
+// node: the cloud may not list all of its servers.
 func (o *operation) makeAnew() error {
 	state, err := o.state(o.ctx)
 	switch {
@@ -283,8 +283,8 @@ func (o *operation) makeAnew() error {
 	return o.bringUp()
 }
 
-// reboot restarts the instance by the cloud, so that its boot is newer than the request. An instance that does not come
-// up may be replaced.
+// reboot restarts the instance through the cloud, so that its boot is newer than the request. An instance that does not
+// come up may be replaced.
 func (o *operation) reboot() error { return o.attempts(o.restart) }
 
 func (o *operation) restart() error {
@@ -327,8 +327,8 @@ func (o *operation) learnKey() error {
 	return context.Cause(o.ctx)
 }
 
-// takeUp goes on with a boot for the request that a worker did not see to its end. An instance that does not run any
-// more is rebooted.
+// takeUp continues a boot for the request that an earlier worker did not complete. An instance that no longer runs is
+// rebooted.
 func (o *operation) takeUp() error {
 	if !o.runs() {
 		return o.restart()
@@ -364,8 +364,8 @@ func (o *operation) goOn() error {
 	return err
 }
 
-// restoreEntry lets Terraform's map have what the instance is made of. It asks for another instance where a worker was
-// killed before Terraform began, and that is not declared any more.
+// restoreEntry restores the entry of the actual instance in Terraform's map. The map asks for another instance, which
+// is no longer declared, if a worker was killed before Terraform began.
 func (o *operation) restoreEntry() error {
 	if !o.round.Seen.Unmade.Contains(o.change.Node) {
 		return nil
@@ -375,7 +375,7 @@ func (o *operation) restoreEntry() error {
 	return err
 }
 
-// guard refuses to end an instance on which a job runs or may start, or on which that is unknown.
+// guard refuses to end an instance if a job runs or may start on it, or if that is unknown.
 func (o *operation) guard(ctx context.Context) error {
 	if o.change.Force {
 		return nil

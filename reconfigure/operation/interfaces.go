@@ -16,11 +16,11 @@ type (
 	Quota       = provision.Quota
 )
 
-// Cloud is the cloud's API, beside Terraform.
+// Cloud is the cloud's API, in addition to Terraform.
 type Cloud interface {
-	// Servers returns the instances of these nodes in any status, by node, the oldest first; without nodes it returns
-	// those of the whole cluster. The answer may have instances of other nodes too. That it lacks an instance does not
-	// prove that there is none.
+	// Servers returns the instances of these nodes in any status, by node, the oldest first; without nodes it
+	// returns those of the whole cluster. The answer may have instances of other nodes too. A missing instance may
+	// still exist.
 	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
 	// Server returns an instance by its id, in any status; false if the cloud has none with that id. Host may be empty.
 	Server(ctx context.Context, id string) (reconfigure.Server, bool, error)
@@ -43,51 +43,53 @@ type ShelvedImages interface {
 	RemoveShelvedImage(ctx context.Context, i reconfigure.Instance) (name string, err error)
 }
 
-// Images makes images of instances. An image is found again by its name and the request that it is for.
+// Images makes images of instances. The name and the request identify an image.
 type Images interface {
-	// Image returns the image of a request, in any status; false if none was begun. An image of that name that is not of
-	// this cluster and this request is an error.
+	// Image returns the image of a request, in any status; false if none was begun. An image with that name from
+	// another cluster or request is an error.
 	Image(ctx context.Context, name string, request reconfigure.RequestID) (reconfigure.Image, bool, error)
 	// CreateImage begins the image of an instance's disk. If it was begun before and the answer was lost, it returns that
 	// image and begins no second one.
 	CreateImage(
 		ctx context.Context, i reconfigure.Instance, name string, request reconfigure.RequestID,
 	) (reconfigure.Image, error)
-	// AwaitImage returns when instances can be made of the image, and the instance that it is of may be changed again. It
-	// fails at once when the image cannot become active.
+	// AwaitImage returns when instances can be made from the image and its source may be changed again. It fails at
+	// once when the image cannot become active.
 	AwaitImage(ctx context.Context, image reconfigure.Image, of reconfigure.Instance) (reconfigure.Image, error)
 }
 
 // Cleaner prepares a node for an image.
 type Cleaner interface {
-	// Clean stops slurmd on the instance and removes from its disk what belongs to this node or this cluster alone: keys,
-	// Slurm's configuration, identities, logs. It MUST be idempotent.
+	// Clean stops slurmd on the instance and removes from its disk the data that belongs only to this node or
+	// cluster: keys, Slurm's configuration, identities, logs. It MUST be idempotent.
 	Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure.Instance) error
 }
 
 // Waiter waits for SSH.
 type Waiter interface {
-	// Wait returns when the instance has answered by SSH with a host key that was learned of its disk, or that it learns
-	// now. None was learned of the disk of a fresh instance. If ctx ends first, the error has the result of the last
-	// attempt.
+	// Wait returns when the instance has answered by SSH with a host key that was learned of its disk, or that it
+	// learns now. No key was learned of a fresh instance's disk. If ctx ends first, the error has the result of the
+	// last attempt.
 	Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error
-	// Known reports whether a host key was learned of the instance's disk. It cannot be learned for sure after a reboot.
+	// Known reports whether a host key was learned of the instance's disk. After a reboot, it may be impossible to
+	// learn it.
 	Known(ctx context.Context, i reconfigure.Instance) (bool, error)
 }
 
 // Configurer runs the playbooks. It MUST be idempotent, and has one user at a time.
 type Configurer interface {
-	// Configure configures the instances of the extent. It calls done for each changed node as soon as its own result is
-	// known, and with what was seen of it; the failures have the same results. A fault on a node that did not change is
-	// no failure; where it keeps a changed node from being configured, that node's failure is reconfigure.ClassAnsible.
-	// An error means that there are no results by node except those of done. Both may be retried.
+	// Configure configures the instances of the extent. It calls done for each changed node as soon as its own
+	// result is known, and with what was seen of it; the failures have the same results. A fault on an unchanged
+	// node is no failure; if it prevents the configuration of a changed node, that node's failure is
+	// reconfigure.ClassAnsible. An error means that there are no results by node except those of done. Both may be
+	// retried.
 	Configure(
 		ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
 		watch Watch, done func(node string, seen reconfigure.Configured, err error),
 	) (reconfigure.Failures, error)
-	// Sums returns a checksum for each of these nodes of all that Configure depends on for the node, and of its instance's
-	// identity. While it is the same, another Configure changes nothing on the node. Where several control hosts share a
-	// journal, this holds only until a Configure changes the control node.
+	// Sums returns a checksum for each of these nodes of all that Configure depends on for the node, and of its
+	// instance's identity. While it is the same, another Configure changes nothing on the node. If several control
+	// hosts share a journal, this holds only until a Configure changes the control node.
 	Sums(
 		c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]string, error)
@@ -99,7 +101,7 @@ type Starter interface {
 	StartSlurmd(ctx context.Context, i reconfigure.Instance) error
 }
 
-// SumStore keeps the checksum of what each node was configured with.
+// SumStore stores the checksum of each node's last configuration.
 type SumStore interface {
 	// Sum returns that of a node; empty: it is unknown.
 	Sum(ctx context.Context, node string) (string, error)
@@ -115,14 +117,14 @@ type Scheduler interface {
 	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. If Slurm
 	// refuses one, the others MUST still be set; so after an error some are DOWN.
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
-	// PowerDown gives nodes back to power saving, in whatever state they are, so that Slurm may use them again.
+	// PowerDown gives nodes in any state back to power saving, so that Slurm may use them again.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
-	// Drain keeps Slurm from starting jobs on nodes, with a reason that is marked as ours. Running jobs go on. As with
-	// Down, if one is refused, the others MUST still be drained.
+	// Drain keeps Slurm from starting jobs on nodes, with a reason that is marked as ours. Running jobs continue.
+	// As with Down, if one is refused, the others MUST still be drained.
 	Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// Undrain ends a drain, and changes nothing else. Callers MUST use it only for drains of ours.
 	Undrain(ctx context.Context, nodes nodeset.NodeSet) error
-	// ClearReason removes the reason of nodes that are up. It MUST be asked for reasons of ours only.
+	// ClearReason removes the reason of nodes that are up. Callers MUST use it only for reasons of ours.
 	ClearReason(ctx context.Context, nodes nodeset.NodeSet) error
 }
 

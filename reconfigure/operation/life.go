@@ -33,7 +33,7 @@ func (o *operation) beginLife(id string, continues bool) {
 	o.recordLife(o.life)
 }
 
-// passed records that the new instance has passed a step. Operations that make none have no life to record.
+// passed records that the new instance has passed a step. Operations that make no instance have no life to record.
 func (o *operation) passed(step func(*reconfigure.Life) *time.Time) {
 	if o.life.Instance != "" {
 		*step(&o.life) = time.Now()
@@ -45,7 +45,7 @@ func booted(l *reconfigure.Life) *time.Time     { return &l.Booted }
 func configured(l *reconfigure.Life) *time.Time { return &l.Configured }
 func registered(l *reconfigure.Life) *time.Time { return &l.Registered }
 
-// failLife records why the new instance did not come up, also of one that the cloud has given up.
+// failLife records why the new instance did not come up, also if the cloud has given it up.
 func (o *operation) failLife(err error) {
 	if a := o.progress.get().server; o.life.Instance == "" && a.ID != "" {
 		o.beginLife(a.ID, false)
@@ -56,17 +56,17 @@ func (o *operation) failLife(err error) {
 	}
 }
 
-// endLife records that the node has no instance any more, or a stopped one.
+// endLife records that the node no longer has an instance, or has a stopped one.
 func (o *operation) endLife() {
 	o.life = reconfigure.Life{}
 	o.progress.forget()
 	o.recordLife(reconfigure.Life{Node: o.change.Node, Removed: time.Now()})
 }
 
-// onHost notes where the instance is; the first answer counts, since it may have moved since.
+// onHost records the host of the instance. The first answer counts, since the instance may have moved later.
 func (o *operation) onHost(s reconfigure.Server) { o.life.Host = cmp.Or(o.life.Host, s.Host) }
 
-// recordLife writes nothing after the operator's end, as record.
+// recordLife, like record, writes nothing after the operator's end.
 func (o *operation) recordLife(l reconfigure.Life) {
 	if o.Operator.ctx.Err() != nil {
 		return

@@ -32,12 +32,12 @@ type operation struct {
 	anew     bool         // the instance was gone, and is made although the change is no creation
 	taken    bool         // the instance was made, or booted, for the request before the plan
 	started  bool         // slurmd was started, and may register at any moment
-	removed  bool         // the cloud does not have the instance any more; Terraform may not have settled that
-	kept     bool         // somebody else has drained the node, and has it to look at
+	removed  bool         // the cloud no longer has the instance; Terraform may not have noticed that
+	kept     bool         // an administrator has drained the node, to inspect it
 	unfit    bool         // its disk was cleaned for an image, or may have been, and it is not made anew yet
-	stale    bool         // Slurm has a reason of ours of a node that is up
+	stale    bool         // Slurm has a reason of ours for a node that is up
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
-	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
+	ready    atomic.Bool  // users may log in to the node; read by other goroutines
 
 	progress progress // with Terraform and Ansible; set by other goroutines
 
@@ -134,7 +134,7 @@ func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, mes
 // note records a message for people.
 func (o *operation) note(message string) { o.record(o.phase, reconfigure.Note, message) }
 
-// noteOf records a message for people that belongs to a phase: that of a run, which may go on when the operation does.
+// noteOf records a message for people that belongs to a phase of a run, which may continue after the operation's phase.
 // Any goroutine may call it.
 func (o *operation) noteOf(phase reconfigure.Phase, message string) {
 	o.record(phase, reconfigure.Note, message)
@@ -165,7 +165,7 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 	return v
 }
 
-// slowly returns, of a node on which packages were installed, how long that took and how to avoid it.
+// slowly returns, for a node on which packages were installed, how long that took and how to avoid it.
 func (o *operation) slowly(now time.Time) string {
 	if o.seen.Installing == 0 {
 		return ""
@@ -180,7 +180,7 @@ func (o *operation) persistent() bool {
 	return o.change.Node == c.Control.Name || c.Persistent().Contains(o.change.Node)
 }
 
-// pause waits for d; false when ctx ends before.
+// pause waits for d; it returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

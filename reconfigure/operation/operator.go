@@ -1,8 +1,8 @@
-// Package operation carries out a plan by one operation for each node, which is sequential code in a goroutine of its
-// own. An operation gets an instance made, waits for SSH, gets it configured and waits until slurmd has registered,
-// with a deadline and retries of its own, and tells Slurm about failures. Terraform and Ansible have one user at a
-// time: they run once for all operations that wait (package batcher), and each operation gets its result as soon as
-// that is known. So no operation waits for another node.
+// Package operation carries out a plan by one operation for each node, which is sequential code in its own goroutine.
+// An operation has an instance made, waits for SSH, has the instance configured and waits until slurmd has registered.
+// It has its own deadline and retries, and tells Slurm about failures. Terraform and Ansible have one user at a time:
+// they run once for all operations that wait (package batcher), and each operation gets its result as soon as that is
+// known. So no operation waits for another node.
 package operation
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Operator starts operations, and has what they share.
+// Operator starts operations, and has the data that they share.
 type Operator struct {
 	timing      Timing
 	provisioner *provision.Provisioner
@@ -35,14 +35,14 @@ type Operator struct {
 	notices     *batcher.Batcher[jobNotice, struct{}]
 	sums        *batcher.Batcher[summing, string]
 
-	wait sync.WaitGroup // for all that was started
+	wait sync.WaitGroup // for everything that was started
 
 	lock      sync.Mutex
-	ctx       context.Context // the operator's own; runs that serve several operations end with it
+	ctx       context.Context // the operator's own context; runs that serve several operations end with it
 	deps      Deps
 	cluster   reconfigure.Cluster
-	instances map[string]reconfigure.Instance // as Terraform or the cloud had them last
-	noMore    map[string]bool                 // ids of instances that the cloud does not have any more
+	instances map[string]reconfigure.Instance // their last known state from Terraform or the cloud
+	noMore    map[string]bool                 // ids of instances that the cloud no longer has
 	underWay  map[string]*operation           // by node
 	cameUp    map[string]time.Time            // by group: when the last of its instances came up
 }
@@ -77,7 +77,7 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	return o
 }
 
-// together is for a batcher whose runs Wait waits for.
+// together returns a batcher for whose runs Wait waits.
 func (o *Operator) together(quiet, longest time.Duration) batcher.Config {
 	return batcher.Config{Quiet: quiet, Longest: longest, Under: &o.wait}
 }
@@ -85,7 +85,7 @@ func (o *Operator) together(quiet, longest time.Duration) batcher.Config {
 // atOnce is the window for calls of Slurm, since many nodes may fail at the same time.
 const atOnce = 50 * time.Millisecond
 
-// Use makes all that begins from now on use another declaration and its adapters.
+// Use makes everything that begins from now on use another declaration and its adapters.
 func (o *Operator) Use(cluster reconfigure.Cluster, deps Deps) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -116,7 +116,7 @@ type round struct {
 	configures atomic.Int32 // the number of operations that are not configured yet
 
 	lock sync.Mutex
-	left nodeset.NodeSet // the nodes whose instance was left as it was
+	left nodeset.NodeSet // the nodes whose instance was left unchanged
 }
 
 func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
@@ -215,7 +215,7 @@ func (o *Operator) gone(node string) {
 	delete(o.instances, node)
 }
 
-// known returns the instances as they were last seen.
+// known returns the last known instances.
 func (o *Operator) known() map[string]reconfigure.Instance {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -250,7 +250,7 @@ func (o *Operator) booting() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// Suspended ends the operations of a resume for whose nodes nobody waits any more. It returns at once.
+// Suspended ends the operations of a resume for nodes that are no longer awaited. It returns at once.
 func (o *Operator) Suspended(s reconfigure.Suspended) {
 	o.wait.Go(func() { o.endNeedless(s) })
 }
@@ -273,7 +273,7 @@ func (o *Operator) endNeedless(s reconfigure.Suspended) {
 	}
 }
 
-// giveUp ends operations of nodes that no job needs any more, since another node of their job failed.
+// giveUp ends operations of nodes that no job needs any longer, since another node of their job failed.
 func (o *Operator) giveUp(refused reconfigure.Failures) {
 	o.lock.Lock()
 	var spare []string

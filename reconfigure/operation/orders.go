@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
 )
 
-// ask has Terraform carry out an order for the node.
+// ask makes Terraform carry out an order for the node.
 func (o *operation) ask(ctx context.Context, order provision.Order) (provision.Result, error) {
 	if err := o.round.turn(ctx, o); err != nil {
 		return provision.Result{}, err
@@ -17,7 +17,7 @@ func (o *operation) ask(ctx context.Context, order provision.Order) (provision.R
 	return o.provisioner.In(o.shard()).Do(ctx, order, o.hear)
 }
 
-// hear takes the events of an order. They may come after the operation has gone on.
+// hear handles the events of an order. They may come after the operation has continued.
 func (o *operation) hear(event provision.Event) {
 	switch e := event.(type) {
 	case provision.Begun:
@@ -64,7 +64,7 @@ func (o *operation) makes() provision.Make {
 	return provision.Make{Target: o.target(c)}
 }
 
-// takes returns the order that imports the instance that the node has.
+// takes returns the order that imports the node's instance.
 func (o *operation) takes() provision.Take { return provision.Take{Target: o.target(o.change)} }
 
 // removes returns the order that removes the instance. If the change is no removal, the node has failed, and its port

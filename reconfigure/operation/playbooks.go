@@ -20,13 +20,13 @@ type configuring struct{ op *operation }
 type outcome struct {
 	seen reconfigure.Configured
 	told *inventory // of the run
-	sum  string     // of what the run configured the node from; empty: it is not kept
+	sum  string     // the checksum of the inputs with which the run configured the node; empty: it is not stored
 }
 
 type configureCall = batcher.Call[configuring, outcome]
 
-// configure runs the playbooks on the node, together with all that wait, and returns when this node is done. A run that
-// ends without a result of the node is repeated on the same instance, with pauses that double: until the node's
+// configure runs the playbooks on the node, together with all waiting calls, and returns when this node is done. A run
+// that ends without a result of the node is repeated on the same instance, with pauses that double: until the node's
 // deadline, or, without one, five times. A run for every node is not repeated, since it may stop slurmctld; its caller
 // sees the error.
 func (o *operation) configure() error {
@@ -77,8 +77,8 @@ func (o *operation) runPlaybooks() error {
 	return byDefault(reconfigure.ClassPlaybook, o.cause(err))
 }
 
-// longestRun ends a run that hangs, which would delay every later one. The playbooks have shorter time limits where a
-// node may hang.
+// longestRun ends a run that hangs, which would delay every later one. For tasks on which a node may hang, the
+// playbooks have shorter time limits.
 const longestRun = time.Hour
 
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
@@ -221,7 +221,7 @@ func (o *Operator) inventory(
 }
 
 // addresses returns the addresses of the nodes, also of those without an instance. If they cannot be read, that is
-// noted and the run goes on: the next deploy adds a name that is missing on a node.
+// noted and the run continues: the next deploy adds a name that is missing on a node.
 func (o *Operator) addresses(ctx context.Context, operations []*operation, fresh bool) map[string]string {
 	_, deps := o.using()
 	if deps.Addresses == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// stop lets Terraform stop or shelve the instance. One that cannot be stopped is removed, since it is not needed.
+// stop lets Terraform stop or shelve the instance. An instance that cannot be stopped is removed, since it is not
+// needed.
 func (o *operation) stop() error {
 	o.enter(reconfigure.PhaseApply)
 	whole := o.ctx
@@ -42,7 +43,7 @@ func (o *operation) stop() error {
 	return nil
 }
 
-// stopped returns what an instance is after the change of its power state.
+// stopped returns the state of an instance after the change of its power state.
 func stopped(p reconfigure.Power) string {
 	if p == reconfigure.Shelved {
 		return "shelved"
@@ -50,8 +51,8 @@ func stopped(p reconfigure.Power) string {
 	return "stopped"
 }
 
-// start lets Terraform start the instance. One that runs already, and was not started for this request, is rebooted.
-// One that differs in more than its power state is made anew.
+// start lets Terraform start the instance. An instance that already runs, and was not started for this request, is
+// rebooted. An instance that differs in more than its power state is made anew.
 func (o *operation) start() error {
 	o.enter(reconfigure.PhaseApply)
 	runs := o.runs()
@@ -80,7 +81,7 @@ func (o *operation) differs(err error) bool {
 	})
 }
 
-// runs reports whether the cloud has the instance as running. It is false where the cloud does not answer.
+// runs reports whether the cloud has the instance as running. It is false if the cloud does not answer.
 func (o *operation) runs() bool {
 	servers, err := o.serversOfNode(o.ctx, o.change.Node)
 	return err == nil && slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
@@ -89,7 +90,7 @@ func (o *operation) runs() bool {
 }
 
 // startSlurmd starts slurmd on an instance that was started and that the playbooks would not change. It reports whether
-// it did; else the playbooks are to run.
+// it did; otherwise the playbooks must run.
 func (o *operation) startSlurmd() bool {
 	if o.change.Action != reconfigure.Start || o.round.gate != nil {
 		return false
@@ -108,25 +109,25 @@ func (o *operation) startSlurmd() bool {
 	return true
 }
 
-// inventory is the instances that a run of the playbooks was given.
+// inventory is the inventory of a run of the playbooks.
 type inventory struct {
 	instances map[string]reconfigure.Instance
 }
 
-// summing is a query for the checksum of what a node is configured from.
+// summing is a query for the checksum of a node's inputs.
 type summing struct {
 	node     string
 	instance reconfigure.Instance
-	told     *inventory // nil: as a run of the playbooks would be given now
-	// keep is stored as the node's checksum if it is that still; empty: nothing is stored.
+	told     *inventory // nil: the inventory that a run of the playbooks would get now
+	// keep is stored as the node's checksum if it is still current; empty: nothing is stored.
 	keep string
 }
 
-// errChanged is the error of a checksum that is another one than that to be stored.
+// errChanged is the error for a checksum that differs from the one to be stored.
 var errChanged = errors.New("what it is configured from was changed meanwhile")
 
-// sumAll computes the checksums of all nodes that wait, with one call for each inventory: the call reads all files that
-// the playbooks have.
+// sumAll computes the checksums of all waiting nodes, with one call for each inventory, since a call reads all files of
+// the playbooks.
 func (o *Operator) sumAll(r *batcher.Run[summing, string]) {
 	cluster, deps := o.using()
 	together := map[*inventory][]*batcher.Call[summing, string]{}
@@ -163,8 +164,8 @@ func (o *Operator) sumAll(r *batcher.Run[summing, string]) {
 	}
 }
 
-// unchanged reports whether the playbooks would write to the instance what it has: its disk is as they left it, and all
-// that they depend on is as it was then.
+// unchanged reports whether the playbooks would not change the instance: its disk is as they left it, and all of their
+// inputs are the same as then.
 func (o *operation) unchanged() bool {
 	_, deps := o.using()
 	node := o.change.Node
@@ -184,7 +185,7 @@ func (o *operation) unchanged() bool {
 }
 
 // forgetSums computes the sums of those nodes of a run whose instances are stopped when they are idle, and forgets the
-// kept ones: until the playbooks have run, it is unknown what is on the nodes. It returns the sums to keep afterwards.
+// kept ones: until the playbooks have run, the content of the nodes is unknown. It returns the sums to keep afterwards.
 func (o *Operator) forgetSums(
 	ctx context.Context, cluster reconfigure.Cluster, told map[string]reconfigure.Instance, of map[string]*configureCall,
 ) map[string]string {
@@ -211,8 +212,9 @@ func (o *Operator) forgetSums(
 	return nil
 }
 
-// forgetGiven forgets the sums of all nodes that are stopped when they are idle, before a run that may change what the
-// control node gives to them. Of a single control host that is in the sums; several ones do not know it of each other.
+// forgetGiven forgets the sums of all nodes that are stopped when they are idle, before a run that may change the files
+// that the control node gives to them. With a single control host, the sums include these files; several control hosts
+// do not know each other's.
 func (o *Operator) forgetGiven(ctx context.Context, cluster reconfigure.Cluster, extent reconfigure.Extent) error {
 	if cluster.Settings.Journal == "" || !extent.Everywhere && !extent.Changed.Contains(cluster.Control.Name) {
 		return nil
@@ -236,8 +238,8 @@ func (o *Operator) forgetGiven(ctx context.Context, cluster reconfigure.Cluster,
 	return nil
 }
 
-// keepSum keeps the sum of the node, which the playbooks have configured. Where it is another than before, something
-// was changed meanwhile, and it is unknown whether the playbooks have read it.
+// keepSum keeps the sum of the node, which the playbooks have configured. If the sum differs from the earlier one, an
+// input has changed meanwhile, and it is unknown whether the playbooks have read the change.
 func (o *operation) keepSum(out outcome) {
 	if out.sum == "" {
 		return

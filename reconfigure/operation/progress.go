@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// progress is how far the runs of Terraform and Ansible are with an operation. Runs write it from their goroutines.
+// progress is the progress of Terraform's and Ansible's runs for an operation. The runs write it from their goroutines.
 type progress struct {
 	lock sync.Mutex
 	now  standing
@@ -15,7 +15,7 @@ type progress struct {
 
 // standing is a progress at one moment.
 type standing struct {
-	touched bool               // a change of the instance was asked for, so something may be left
+	touched bool               // a change of the instance was requested, so something may be left
 	waiting bool               // for a run that has not begun
 	made    time.Time          // when the cloud was first seen to have a new instance; zero: not yet
 	server  reconfigure.Server // the attempt's instance; zero: not yet

@@ -44,7 +44,7 @@ func (o *operation) removal(ctx context.Context) error {
 		made, err := o.ask(ctx, o.removes())
 		o.settled = made.Settled
 		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
-		if refused && last != nil { // an attempt came before
+		if refused && last != nil { // this is not the first attempt
 			o.note(said(err))
 			return last
 		}
@@ -83,7 +83,7 @@ func (o *operation) removeShelved(ctx context.Context) {
 	}
 }
 
-// discard removes what an attempt has left.
+// discard removes the remains of an attempt.
 func (o *operation) discard(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timing.Remove, provision.ErrStays)
 	defer cancel()
@@ -96,8 +96,8 @@ func (o *operation) discard(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands a node to power saving that was persistent and whose instance is removed. Slurm has read by now that
-// it is a cloud node, but still has it as up. The node stays drained until it is powered down, so that no job starts
+// handOver hands a formerly persistent node, whose instance is removed, to power saving. By now Slurm knows that it is
+// a cloud node, but still regards it as up. The node stays drained until it is powered down, so that no job starts
 // there. Slurm 22.05 ends the drain by itself then; newer releases need a command.
 func (o *operation) handOver(ctx context.Context) error {
 	state, err := o.state(ctx)
@@ -110,8 +110,8 @@ func (o *operation) handOver(ctx context.Context) error {
 	return o.undrainStale(ctx)
 }
 
-// drain keeps Slurm from starting jobs on the node, for the change's reason. A node that is drained by now keeps the
-// reason that it has. If the answer is lost, it checks whether the node is drained.
+// drain keeps Slurm from starting jobs on the node, for the change's reason. A node that is already drained keeps its
+// reason. If the answer is lost, it checks whether the node is drained.
 func (o *operation) drain() error {
 	if state, err := o.state(o.ctx); err == nil && state.Drained() {
 		return nil
@@ -139,8 +139,8 @@ func (o *operation) undrain() error {
 	return nil
 }
 
-// undrainStale checks again whose drain it is, since an administrator may have drained the node meanwhile. Slurm keeps
-// the reason of a reboot.
+// undrainStale checks again who drained the node, since an administrator may have done so meanwhile. Slurm keeps the
+// reason of a reboot.
 func (o *operation) undrainStale(ctx context.Context) error {
 	state, err := o.state(ctx)
 	if err != nil {

@@ -87,16 +87,16 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	return errors.Join(err, o.update(ctx, updateDown, reason))
 }
 
-// keeps reports whether the node has a drain that is not ours to change. That of a cloud node whose new instance has
-// less than slurm.conf declares goes with the instance.
+// keeps reports whether the node has a drain that must not be changed, since it is not ours. The drain of a cloud node
+// whose new instance has less than slurm.conf declares ends with the instance.
 func (o *operation) keeps(s reconfigure.NodeState) bool {
 	goes := s.Misfit() && !o.was.ForeignDrain() && !o.persistent()
 	return s.ForeignDrain() && !goes
 }
 
-// awaited reports whether Slurm powers up or reboots the node, whether it should have come up for us and did not, or
-// whether a worker of ours has set it DOWN and then died, so that nobody else hands it back. It is not awaited when
-// Slurm powers it down by now.
+// awaited reports whether Slurm powers up or reboots the node, whether it failed to come up for us, or whether an
+// earlier worker set it DOWN and died before it handed the node back. It is not awaited if Slurm already powers it
+// down.
 func (o *operation) awaited(s reconfigure.NodeState) bool {
 	if poweredDownSince(o.was, s) {
 		return false
@@ -128,9 +128,9 @@ func notice(err error) string {
 	)
 }
 
-// finish removes what is left of a node that failed, so that no unfinished instance costs money, hands a cloud node
-// back to Slurm, and ends a drain that is no longer needed. A persistent node, the control node and a node that an
-// administrator has drained keep a finished instance, so that an administrator can look at it.
+// finish removes the remains of a failed node, so that no unfinished instance costs money, hands a cloud node back to
+// Slurm, and ends a drain that is no longer needed. A persistent node, the control node and a node that an
+// administrator has drained keep a finished instance, so that an administrator can inspect it.
 func (o *operation) finish(err error) {
 	ctx, good := o.Operator.ctx, err == nil
 	if good {
@@ -143,7 +143,7 @@ func (o *operation) finish(err error) {
 		}
 	}
 	defer func() {
-		o.settle() // else the next plan may see an instance that Terraform has not finished yet
+		o.settle() // otherwise the next plan may see an instance that Terraform has not finished yet
 		if o.removed {
 			o.gone(o.change.Node)
 		}
@@ -173,7 +173,7 @@ func (o *operation) finish(err error) {
 	}
 }
 
-// leftOver reports whether there is something of an interrupted earlier run, which this one was to complete.
+// leftOver reports whether an interrupted earlier run has left something that this one was to complete.
 func (o *operation) leftOver(err error) bool {
 	seen, node := o.round.Seen, o.change.Node
 	instance, there := seen.Instances[node]
@@ -182,8 +182,8 @@ func (o *operation) leftOver(err error) bool {
 	return makes && unfinished && reconfigure.ClassOf(err) != reconfigure.ClassRefused
 }
 
-// collectEvidence stores what is known of a node that failed: the output of the task, and the console log of the
-// instance, which is removed soon. An error is only noted.
+// collectEvidence stores evidence about a failed node: the output of the task, and the console log of the instance,
+// which is removed soon. An error is only noted.
 func (o *operation) collectEvidence(err error) {
 	const longest = 30 * time.Second
 	ctx, cancel := context.WithTimeout(o.Operator.ctx, longest)

@@ -188,7 +188,7 @@ func (r *round) leftAlone() nodeset.NodeSet {
 // slurm.conf changes on all of them at once.
 type gate struct {
 	lock    sync.Mutex
-	waiting map[string]bool // nodes that have neither come nor left
+	waiting map[string]bool // nodes that have neither arrived nor left
 	open    chan struct{}
 }
 
@@ -205,7 +205,7 @@ func newGate(operations []*operation) *gate {
 	return g
 }
 
-// pass records that a node has come, or has left.
+// pass records that a node has arrived, or has left.
 func (g *gate) pass(node string) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -225,7 +225,7 @@ func (o *operation) leaveGate() {
 	o.round.provisioned(o)
 }
 
-// passGate waits until each node has come or left.
+// passGate waits until each node has arrived or left.
 func (o *operation) passGate() error {
 	if o.round.gate == nil {
 		return nil
@@ -239,7 +239,7 @@ func (o *operation) passGate() error {
 	}
 }
 
-// expectConfigured counts the operations that the playbooks run for. When all of them have ended, no operation waits
+// expectConfigured counts the operations for which the playbooks run. When all of them have ended, no operation waits
 // for a run.
 func (r *round) expectConfigured(operations []*operation) {
 	for _, o := range operations {

@@ -32,7 +32,7 @@ func askedAbout[Out any](calls []*batcher.Call[asked, Out]) nodeset.NodeSet {
 	return nodes
 }
 
-// askStates reads one list of nodes from Slurm and gives it to all calls that wait. All of them came before the query.
+// askStates reads one list of nodes from Slurm and gives it to all waiting calls. All of them came before the query.
 func (o *Operator) askStates(r *batcher.Run[asked, map[string]reconfigure.NodeState]) {
 	states, err := r.Calls[len(r.Calls)-1].In.scheduler.States(o.ctx, askedAbout(r.Calls))
 	for _, c := range r.Calls {
@@ -40,7 +40,7 @@ func (o *Operator) askStates(r *batcher.Run[asked, map[string]reconfigure.NodeSt
 	}
 }
 
-// statesOf returns the current states of those of these nodes that Slurm knows; without nodes, of all that it knows.
+// statesOf returns the current states of these nodes, without those that Slurm does not know; without nodes, of all.
 func (o *Operator) statesOf(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	slurm, err := o.scheduler()
 	if err != nil {
@@ -49,14 +49,14 @@ func (o *Operator) statesOf(ctx context.Context, nodes nodeset.NodeSet) (map[str
 	return o.states.Do(ctx, asked{slurm, nodes})
 }
 
-// state returns the node as Slurm has it now; the zero value if Slurm does not know it.
+// state returns the node's current state in Slurm; the zero value if Slurm does not know it.
 func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
 	states, err := o.statesOf(ctx, nodeset.Of(o.change.Node))
 	return states[o.change.Node], err
 }
 
 // askServers reads one list of servers from the cloud, and the known instances that it lacks, and gives them to all
-// calls that wait.
+// waiting calls.
 func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Server]) {
 	_, deps := o.using()
 	nodes, began := askedAbout(r.Calls), time.Now()
@@ -69,12 +69,12 @@ func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Ser
 	for _, c := range r.Calls {
 		c.Finish(servers, err)
 	}
-	if took := time.Since(began); took > time.Second { // a list of thousands: leave the cloud time for others
+	if took := time.Since(began); took > time.Second { // a list of thousands: spare the cloud
 		pause(o.ctx, 2*took)
 	}
 }
 
-// knownIDs returns the ids of the instances of nodes that are known and may exist; without nodes, of all.
+// knownIDs returns the ids of the known instances of nodes that may exist; without nodes, of all.
 func (o *Operator) knownIDs(nodes nodeset.NodeSet) map[string]string {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -87,7 +87,7 @@ func (o *Operator) knownIDs(nodes nodeset.NodeSet) map[string]string {
 	return ids
 }
 
-// areGone stores the ids of instances that the cloud does not have any more, so that it is not asked for them again.
+// areGone records the ids of instances that the cloud no longer has, so that it is not asked for them again.
 func (o *Operator) areGone(ids []string) {
 	o.lock.Lock()
 	defer o.lock.Unlock()

@@ -48,7 +48,7 @@ func (o *operation) verify() error {
 	}
 }
 
-// missing returns what the node still lacks.
+// missing returns what the node still lacks; nil if it is as planned.
 func (o *operation) missing(ctx context.Context) (missing, err error) {
 	if o.change.Node != o.round.Cluster.Control.Name {
 		state, err := o.state(ctx)
@@ -75,7 +75,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	}
 	servers, err := o.serversOfNode(ctx, o.change.Node)
 	switch {
-	case err != nil && ctx.Err() == nil: // an earlier answer does not count any more
+	case err != nil && ctx.Err() == nil: // an earlier answer no longer counts
 		return err, nil
 	case err != nil:
 		return nil, err
@@ -89,8 +89,8 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	return errors.New("the cloud does not have its instance as running"), nil
 }
 
-// wrongClock returns, of a clock that is that far ahead, why munge may refuse it; "" if that is not the reason. By
-// default munge accepts credentials for five minutes (munged(8), --max-ttl).
+// wrongClock returns, for a clock that is this far ahead, why munge may reject its credentials; "" if the clock is not
+// the reason. By default munge accepts credentials for five minutes (munged(8), --max-ttl).
 func wrongClock(ahead time.Duration) string {
 	const accepted = 4 * time.Minute
 	way := "ahead of"
@@ -105,18 +105,18 @@ func wrongClock(ahead time.Duration) string {
 }
 
 // poweredDownSince reports whether Slurm has begun to power a node down since it was seen before. A node that was
-// powered down then has registered since if its boot is newer. One that is DOWN was given up by Slurm, at ResumeTimeout
-// for instance.
+// powered down then has registered since if its boot is newer. Slurm has given up a node that is DOWN, for example at
+// ResumeTimeout.
 func poweredDownSince(was, now reconfigure.NodeState) bool {
 	goes := func(s reconfigure.NodeState) bool { return (s.PoweringDown() || s.PoweredDown()) && !s.PoweringUp() }
 	return goes(now) && !now.Down() && !now.Running() && (!goes(was) || now.Boot.After(was.Boot))
 }
 
-// errMisfit is why a node fails whose slurmd has registered, and to which Slurm sends no jobs.
+// errMisfit is the failure of a node whose slurmd has registered, but to which Slurm sends no jobs.
 var errMisfit = errors.New("slurmd registered with less than slurm.conf declares: Slurm has it as")
 
-// misfit reports whether the new boot of a node has registered with too little. A drain for that from before says
-// nothing of it. While slurm.conf changes everywhere, the word may be of the file of before.
+// misfit reports whether the new boot of a node has registered with too little. An earlier drain for that says nothing
+// about the new boot. While slurm.conf changes everywhere, the report may refer to the old file.
 func (o *operation) misfit(s reconfigure.NodeState) bool {
 	before := !s.HasAny(reconfigure.NodeInvalidReg) && o.was.Drained() && o.was.OthersReason() == s.OthersReason()
 	renewed := o.change.Action != reconfigure.Configure && !s.Boot.Equal(o.was.Boot)
@@ -124,9 +124,9 @@ func (o *operation) misfit(s reconfigure.NodeState) bool {
 }
 
 // registered reports whether slurmd of the node has registered as it should. A node that was only configured may have
-// been given up since. Slurm has a drained node as idle until it notices that the node does not answer, so a restarted
-// node must have a newer boot. A node that an administrator wants DOWN after a reboot (scontrol(1), nextstate) counts
-// as registered.
+// been given up since. Slurm shows a drained node as idle until it notices that the node does not answer, so a
+// restarted node must have a newer boot. A node that an administrator wants DOWN after a reboot (scontrol(1),
+// nextstate) counts as registered.
 func (o *operation) registered(s reconfigure.NodeState) bool {
 	switch o.change.Action {
 	case reconfigure.Configure:
@@ -135,7 +135,7 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 		booted := !s.Boot.Equal(o.was.Boot) || o.taken && s.Boot.After(o.change.Since)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)
-	default: // Slurm may not have missed an instance that was gone yet
+	default: // Slurm may not have missed the removed instance yet
 		return s.Ready() && !(o.anew && s.Boot.Equal(o.was.Boot))
 	}
 }

@@ -35,7 +35,7 @@ func (t *run) refuse(ctx context.Context, plan reconfigure.Plan, calls []*call) 
 	return refused
 }
 
-// guardAll returns the nodes whose instance would be lost while a job runs on it, or while that is unknown.
+// guardAll returns the nodes whose instance would be lost while a job runs, or may run, on it.
 func (t *run) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
@@ -52,7 +52,7 @@ func (t *run) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.F
 		instance.Tainted = instance.Tainted && !t.runs(instance)
 		state := states[node]
 		if t.isGone(instance) && !state.Running() {
-			state = reconfigure.NodeState{} // Slurm may take the node for idle, but no job can begin on what is gone
+			state = reconfigure.NodeState{} // a missing instance can get no job, even if idle in Slurm
 		}
 		if reason := InUse(instance, state, err); reason != nil {
 			busy[node] = reason
@@ -121,7 +121,7 @@ func (t *run) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Fail
 	return stay
 }
 
-// unknown returns the servers of nodes that Terraform's state does not have.
+// unknown returns the servers of nodes that are missing in Terraform's state.
 func (t *run) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server {
 	found := map[string][]reconfigure.Server{}
 	for node := range nodes.All() {
@@ -134,15 +134,15 @@ func (t *run) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server {
 	return found
 }
 
-// delete waits no longer than for a straggler, since the whole run waits. A server that still exists then is checked
-// again when the node is retried.
+// delete waits only as long as for a straggler, since the whole run waits. When the node is retried, a server that
+// still exists is checked again.
 func (t *run) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
 	stays := reconfigure.Classify(reconfigure.ClassUnknown, ErrStays)
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Timing.Straggler, stays)
 	defer cancel()
 	for _, s := range servers {
-		// Later than the creation of any instance, however wrong the clocks are: nobody else makes any while the lease is
-		// held.
+		// Later than the creation of any instance, even with wrong clocks: only the holder of the lease makes
+		// instances.
 		anyAge := time.Now().AddDate(1, 0, 0)
 		if err := t.deps.Cloud.RemoveServer(ctx, s.ID, node, anyAge); err != nil {
 			return fmt.Errorf("there is instance %s of it, which Terraform does not know and which is in the way: %w", s.ID, err)
@@ -161,7 +161,7 @@ func ids(servers []reconfigure.Server) string {
 
 // protected returns why an unknown instance must not be deleted. If Terraform's state has a part of the node, the
 // instance is the one that Terraform was making, and it is not in use, unless it runs and Slurm cannot be asked. If the
-// state has nothing of the node, the state itself may have been lost, together with a whole cluster that is in use.
+// state has no part of the node, the state itself may have been lost, together with a whole cluster that is in use.
 func (t *run) protected(
 	node string, servers []reconfigure.Server, state reconfigure.NodeState, unreachable error,
 ) error {

@@ -11,14 +11,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// adoptKnown adds servers to Terraform's state that the cloud has as asked, and that are tainted in the state, missing
-// there, or there with another image: a worker or a Terraform that was killed has left them, or a run was interrupted. It
-// returns the calls that are left.
+// adoptKnown adds servers to Terraform's state that the cloud has as requested, and that are tainted or missing in the
+// state, or have another image there: a killed worker or Terraform, or an interrupted run, left them. It returns the
+// remaining calls.
 func (t *run) adoptKnown(ctx context.Context, calls []*call) []*call {
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
 	var rest, adopting []*call
-	taken := map[*call]bool{} // whose instance was made for the request before
+	taken := map[*call]bool{} // whose instance was already made for the request
 	for _, c := range calls {
 		s, ok := t.finished(c.In)
 		if taken[c] = ok; !ok {
@@ -85,8 +85,8 @@ func notAdopted(failure, err error) error {
 	return errors.Join(errors.New("its instance could not be imported into the state"), failure)
 }
 
-// finished returns the finished instance that Terraform has made in the place of another one since the request: a
-// worker that has died asked for it, and may not have configured it.
+// finished returns the finished instance that Terraform has made in place of another one since the request: a worker
+// that has died requested it, and may not have configured it.
 func (t *run) finished(p request) (reconfigure.Server, bool) {
 	if _, makes := p.Order.(Make); !makes || p.change().Action != reconfigure.Replace || t.unseen != nil {
 		return reconfigure.Server{}, false
@@ -96,8 +96,8 @@ func (t *run) finished(p request) (reconfigure.Server, bool) {
 	return s, ok && t.state.Desired[node] == spec && s.Address != "" && s.Created.After(p.change().Since)
 }
 
-// whole returns the only server of a node, if Terraform's state has it as finished, and it is made of what was asked
-// for.
+// whole returns the only server of a node, if Terraform's state has it as finished and it is made from the requested
+// source.
 func (t *run) whole(node string, spec reconfigure.Spec) (reconfigure.Server, bool) {
 	known, servers := t.state.Instances[node], t.servers[node]
 	if known.ID == "" || known.Tainted || len(servers) != 1 {
@@ -107,16 +107,16 @@ func (t *run) whole(node string, spec reconfigure.Spec) (reconfigure.Server, boo
 	return s, s.ID == known.ID && asAsked(s, spec)
 }
 
-// written reports whether Terraform's state has the image and the flavor of a server that it has as finished. It has
-// those of before where Terraform was killed after the cloud had rebuilt the server.
+// written reports whether Terraform's state has the image and the flavor of a finished server. The state has the old
+// ones if Terraform was killed after the cloud had rebuilt the server.
 func (t *run) written(s reconfigure.Server) bool {
 	is := t.state.Instances[s.Node].Made
 	same := func(is, has string) bool { return is == "" || has == "" || is == has }
 	return same(is.ImageID, s.ImageID) && same(is.FlavorID, s.FlavorID)
 }
 
-// adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was
-// under way when the plan was made has finished it since.
+// adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run in progress
+// when the plan was made has finished it since.
 func (t *run) adopted(p request) (reconfigure.Server, bool) {
 	if take, ok := p.Order.(Take); !ok || take.Server.ID != "" {
 		return reconfigure.Server{}, false
@@ -125,8 +125,8 @@ func (t *run) adopted(p request) (reconfigure.Server, bool) {
 	return t.whole(node, t.state.Desired[node].Running())
 }
 
-// adoptable returns a server that is as a call asks for. For a node that is being made, the server must have been
-// created since the request: Slurm waits for a newer boot.
+// adoptable returns a server that matches a call. For a node that is being made, the server must have been created
+// since the request: Slurm waits for a newer boot.
 func (t *run) adoptable(p request) (reconfigure.Server, bool) {
 	switch order := p.Order.(type) {
 	case Shared, Remove:
@@ -155,7 +155,7 @@ func (t *run) adoptable(p request) (reconfigure.Server, bool) {
 	return reconfigure.Server{}, false
 }
 
-// adoptAll adds to Terraform's state the servers of an interrupted run that the cloud has as asked.
+// adoptAll adds to Terraform's state the servers of an interrupted run that the cloud has as requested.
 func (t *run) adoptAll(
 	ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server, cut []*delivery,
 ) {

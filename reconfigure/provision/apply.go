@@ -24,10 +24,10 @@ type delivery struct {
 	server  reconfigure.Server // the delivered server; zero: removed, or in ERROR
 }
 
-// apply lets Terraform carry out a preview. A caller gets its result when the cloud has its server as asked, without
-// the provider's fixed wait. Terraform is interrupted when all calls are delivered, or when others wait and the rest
-// does not come; what was posted by then is adopted later. It is also interrupted when of the rest only the old
-// instances of replacements are gone: the new ones are made by another run. It returns true if something is left to do.
+// apply lets Terraform carry out a preview. A caller gets its result when the cloud has its server as requested,
+// without the provider's fixed wait. Terraform is interrupted when all calls are delivered, or when others wait and the
+// rest makes no progress; changes that were posted by then are adopted later. It is also interrupted when the rest are
+// only replacements whose old instances are gone: another run makes the new ones. apply returns true if work is left.
 func (t *run) apply(ctx context.Context, preview reconfigure.Preview, calls []*call) (again bool) {
 	deliveries := t.deliveries(preview, calls)
 	plans := map[int64]bool{}
@@ -84,8 +84,8 @@ func nodesOf(deliveries []*delivery) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
-// It closes begun with the first of them.
+// progress passes Terraform's messages to the nodes until Terraform is interrupted: its messages about the interrupt do
+// not concern them. It closes begun with the first message.
 func (t *run) progress(deliveries []*delivery, begun chan<- struct{}, interrupt <-chan struct{}) Watch {
 	first := sync.OnceFunc(func() { close(begun) })
 	of := map[string]request{}
@@ -104,8 +104,8 @@ func (t *run) progress(deliveries []*delivery, begun chan<- struct{}, interrupt 
 	}
 }
 
-// interruptible reports whether Terraform may be interrupted. Of an instance the provider only waits for the cloud, but
-// a resize or a resource of the site would be left unfinished. The Terraform driver waits for a port that is being
+// interruptible reports whether Terraform may be interrupted. For an instance the provider only waits for the cloud,
+// but a resize or a resource of the site would be left unfinished. The Terraform driver waits for a port that is being
 // made.
 func interruptible(preview reconfigure.Preview) bool {
 	return !preview.Plan.Shared && !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool {
@@ -114,7 +114,7 @@ func interruptible(preview reconfigure.Preview) bool {
 	})
 }
 
-// watch delivers calls that the cloud has done, until Terraform has ended, and interrupts Terraform if there is a
+// watch delivers calls that the cloud has completed, until Terraform has ended, and interrupts Terraform if there is a
 // reason.
 func (t *run) watch(
 	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, begun <-chan struct{},
@@ -171,7 +171,7 @@ func (t *run) watch(
 	}
 }
 
-// deliver gives a caller its result if the cloud has its server as asked, or in ERROR.
+// deliver gives a caller its result if the cloud has its server as requested, or in ERROR.
 func (t *Shard) deliver(d *delivery, servers []reconfigure.Server) bool {
 	if d.effect == reconfigure.EffectDelete {
 		if d.old(servers) {
@@ -224,7 +224,7 @@ func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bo
 	return reconfigure.Server{}, false
 }
 
-// refused gives up the jobs that need all of their nodes if there is no room for one of these.
+// refused gives up the jobs that need all of their nodes if there is no room for one of them.
 func (t *Shard) refused(node string, err error) error {
 	if reconfigure.ClassOf(err).NoRoom() {
 		t.NoRoom(reconfigure.Failures{node: err})
@@ -232,8 +232,8 @@ func (t *Shard) refused(node string, err error) error {
 	return err
 }
 
-// asAsked reports whether a server runs or is stopped, and is made of what was asked for, as far as the cloud's list
-// says.
+// asAsked reports whether a server runs or is stopped as requested, and is made from the requested source, as far as
+// the cloud's list shows.
 func asAsked(s reconfigure.Server, spec reconfigure.Spec) bool {
 	same := func(is, wanted string) bool { return is == "" || is == wanted }
 	return s.Status == spec.Status() && same(s.ImageID, spec.ImageID) && same(s.FlavorID, spec.FlavorID) &&
@@ -280,19 +280,19 @@ func (t *run) conclude(
 		}
 	}
 	if t.finishRest(ctx, rest); len(untried) == len(failures) && len(untried) > 0 {
-		t.failSome(t.open(), untried) // no node is the cause, and another pass would go on for ever
+		t.failSome(t.open(), untried) // no node is the cause, and further passes would never end
 		untried = nil
 	}
 	t.afterInterrupt(ctx, cut)
 	return len(untried) > 0 || len(t.forget) > 0 || len(cut) > 0 && len(t.open()) > 0
 }
 
-// given returns the deliveries whose callers have their result already.
+// given returns the deliveries whose callers already have their results.
 func given(deliveries []*delivery) []*delivery {
 	return slices.DeleteFunc(slices.Clone(deliveries), func(d *delivery) bool { return !d.state.given() })
 }
 
-// finishRest gives results to the calls that Terraform has finished and that were not delivered before.
+// finishRest gives results to the calls that Terraform has finished and that were not delivered yet.
 func (t *run) finishRest(ctx context.Context, rest []*delivery) {
 	shared := slices.ContainsFunc(t.batch.Calls, func(c *call) bool { return c.In.target() == nil && !c.Finished() })
 	if len(rest) == 0 && !shared {
@@ -343,9 +343,9 @@ func (t *run) explain(ctx context.Context, node string, err error) error {
 	return withFault(err, fault)
 }
 
-// afterInterrupt completes an interrupted run: instances that the cloud has as asked are adopted, and those that the
-// cloud is still making or removing are awaited beside the runs that follow. What Terraform did not get to is left to
-// the next run.
+// afterInterrupt completes an interrupted run: it adopts instances that the cloud has as requested, and waits,
+// concurrently with later runs, for those that the cloud is still making or removing. The next run carries out the
+// changes that Terraform did not begin.
 func (t *run) afterInterrupt(ctx context.Context, cut []*delivery) {
 	if len(cut) == 0 {
 		return
@@ -378,7 +378,7 @@ func (t *run) afterInterrupt(ctx context.Context, cut []*delivery) {
 	}
 }
 
-// pending reports whether the cloud is still at work on a change, or on the first half of a replacement.
+// pending reports whether the cloud is still carrying out a change, or the first half of a replacement.
 func (d *delivery) pending(servers []reconfigure.Server) bool {
 	_, comes := d.renewed(servers)
 	removes := d.effect == reconfigure.EffectDelete || d.effect == reconfigure.EffectReplace
@@ -398,17 +398,17 @@ func (t *run) forgets(node string) bool {
 	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.node() == node })
 }
 
-// halfDone reports whether the old instance of a replacement is gone, and the new one has not been asked for: the
-// provider sleeps before it looks.
+// halfDone reports whether the old instance of a replacement is gone, and the new one was not requested yet: the
+// provider sleeps before it polls.
 func (d *delivery) halfDone(servers []reconfigure.Server) bool {
 	_, comes := d.renewed(servers)
 	return d.effect == reconfigure.EffectReplace && !comes && !d.old(servers)
 }
 
 // follow waits until the cloud has finished an interrupted change, as long as its caller waits, and then brings
-// Terraform's state up to date. If only the old instance of a replacement is gone, the new one is asked for again. A
-// removal is asked for again after some time, since an interrupt can come before the provider has asked the cloud for
-// it.
+// Terraform's state up to date. If only the old instance of a replacement is gone, it requests the new one again. It
+// requests a removal again after some time, since an interrupt can come before the provider has requested it from the
+// cloud.
 func (t *Shard) follow(d *delivery) {
 	overdue := reconfigure.Classify(
 		reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.Timing.Build),
@@ -435,7 +435,7 @@ func (t *Shard) follow(d *delivery) {
 		}
 	}
 	switch d.state {
-	case gone: // the order again, which brings the state up to date
+	case gone: // the order again, which updates the state
 	case delivered:
 		p.Order = Take{Target: *p.target(), Server: d.server}
 	default:

@@ -11,7 +11,7 @@ type state string
 
 const (
 	asked     state = "asked"     // Terraform carries it out
-	cutOff    state = "cut off"   // Terraform was interrupted; the cloud may still be at work
+	cutOff    state = "cut off"   // Terraform was interrupted; the cloud may still carry it out
 	untried   state = "untried"   // Terraform was interrupted before it began; the next run carries it out
 	delivered state = "delivered" // the caller has its instance; Terraform's state may lack it
 	gone      state = "gone"      // the caller knows that the instance is gone; Terraform's state may still have it
@@ -36,13 +36,13 @@ const (
 	expires    news = "the deadline of an interrupted change has expired"
 )
 
-// transitions has the next state. Other news of a state cannot come.
+// transitions has the next state by news. Other news cannot come in a state.
 var transitions = map[state]map[news]state{
 	asked: {
 		shows: delivered, vanishes: gone, breaks: broken,
 		succeeds: ended, fails: ended, interrupts: cutOff, skips: untried,
 	},
-	// The caller keeps its result when Terraform does not complete the change: the state is brought up to date afterwards.
+	// The caller keeps its result if Terraform does not complete the change: the state is updated afterwards.
 	delivered: {succeeds: ended, fails: delivered, interrupts: delivered, skips: delivered},
 	gone:      {succeeds: ended, fails: gone, interrupts: gone, skips: gone},
 	broken:    {succeeds: ended, fails: broken, interrupts: broken, skips: broken},
@@ -51,14 +51,14 @@ var transitions = map[state]map[news]state{
 	ended:     {},
 }
 
-// on enters the next state. News that cannot come change nothing.
+// on enters the next state. News that cannot come in this state change nothing.
 func (d *delivery) on(n news) {
 	if next, ok := transitions[d.state][n]; ok {
 		d.state = next
 	}
 }
 
-// verdictOf returns what Terraform's result of a node says of its delivery; a nil failure is success.
+// verdictOf converts Terraform's result for a node to news about its delivery; a nil failure is success.
 func verdictOf(failure error) news {
 	switch {
 	case failure == nil:

@@ -15,17 +15,17 @@ type Watch = func(node, message string)
 type Terraform interface {
 	// State returns this shard's map of nodes, and the instances in Terraform's state.
 	State(ctx context.Context) (reconfigure.State, error)
-	// Preview MUST NOT change anything. It returns a *reconfigure.Refusal if Terraform would do what was not asked for,
-	// and a *reconfigure.Unplannable if single nodes cannot be planned.
+	// Preview MUST NOT change anything. It returns a *reconfigure.Refusal if Terraform would make an unrequested
+	// change, and a *reconfigure.Unplannable if single nodes cannot be planned.
 	Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error)
-	// Apply MUST carry out just that preview, and tell watch when the first change begins. When interrupt is closed it
-	// ends soon and gracefully; the failure of an interrupted change is reconfigure.ErrInterrupted, and
-	// reconfigure.ErrUntried too if it was not begun. An error means that there are no results by node: what happened is
-	// unknown.
+	// Apply MUST carry out exactly that preview, and tell watch when the first change begins. When interrupt is
+	// closed it ends soon and gracefully; the failure of an interrupted change is reconfigure.ErrInterrupted, and
+	// reconfigure.ErrUntried too if it was not begun. An error means that there are no results by node: what
+	// happened is unknown.
 	Apply(ctx context.Context, p reconfigure.Preview, watch Watch, interrupt <-chan struct{}) (reconfigure.Failures, error)
-	// Adopt adds servers to the state as the finished instances of the plan's nodes, in place of tainted entries and of
-	// missing ones. An empty plan of Terraform must prove each. What is not proven MUST be left as it was, and is in the
-	// failures.
+	// Adopt adds servers to the state as the finished instances of the plan's nodes, in place of tainted entries
+	// and of missing ones. An empty plan of Terraform must prove each. Without a proof, an entry MUST stay
+	// unchanged, and the node is in the failures.
 	Adopt(
 		ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server,
 	) (nodeset.NodeSet, reconfigure.Failures, error)

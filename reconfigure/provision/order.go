@@ -5,7 +5,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Order is what Terraform is to do: Make, Remove or Take for one node, or Shared.
+// Order is a task for Terraform: Make, Remove or Take for one node, or Shared.
 type Order interface {
 	target() *Target // nil: the order is for no single node
 	plan() int64     // the number of the plan that it belongs to
@@ -13,9 +13,9 @@ type Order interface {
 
 // Target is the node of an order.
 type Target struct {
-	Change reconfigure.Change // as Terraform's plan has it
+	Change reconfigure.Change // in the form of Terraform's plan
 	Entry  *reconfigure.Spec  // the node's entry in the map of nodes after the order; nil: none
-	Jobs   []reconfigure.Job  // those that wait for the node
+	Jobs   []reconfigure.Job  // the jobs that wait for the node
 	Plan   int64
 }
 
@@ -34,11 +34,11 @@ type Take struct {
 	Server reconfigure.Server // zero: the one that the cloud has
 }
 
-// Shared changes the shared resources, and the entries of the nodes that have no order of their own.
+// Shared changes the shared resources, and the entries of the nodes without their own orders.
 type Shared struct {
 	Plan    int64
 	Desired map[string]reconfigure.Spec // the map of nodes after the plan
-	Changed nodeset.NodeSet             // the nodes that have orders of their own
+	Changed nodeset.NodeSet             // the nodes with their own orders
 	// Awaited returns the nodes whose orders must be in the same run and may still come. Nil: none.
 	Awaited func() nodeset.NodeSet
 }
@@ -51,7 +51,7 @@ type Event interface{ event() }
 
 // Begun says that a run carries out the order, which no longer waits for one.
 type Begun struct {
-	Changes bool // something may be left of the instance if the order fails
+	Changes bool // parts of the instance may remain if the order fails
 }
 
 // Appeared says that the cloud has the order's instance, in any status.
@@ -80,7 +80,7 @@ type Result struct {
 type request struct {
 	Order
 	tell  func(Event)
-	again int // the number of interrupted runs in which it was asked for before
+	again int // the number of interrupted runs that had it
 }
 
 func (r request) node() string               { return r.target().Change.Node }
@@ -93,7 +93,7 @@ func (r request) takes() bool {
 	return ok
 }
 
-// enter puts the node's entry of after the order into the map of nodes.
+// enter puts the node's entry after the order into the map of nodes.
 func (r request) enter(desired map[string]reconfigure.Spec) {
 	if t := r.target(); t.Entry != nil {
 		desired[t.Change.Node] = *t.Entry

@@ -1,10 +1,10 @@
-// Package provision has Terraform make, remove and import instances. It takes orders, runs Terraform once for all
-// orders of a shard that wait, tells each caller of the progress by events, and returns each result as soon as the
-// cloud shows it. It knows the orders' nodes, and no Slurm but the states that the guard asks for.
+// Package provision makes, removes and imports instances with Terraform. It takes orders, runs Terraform once for all
+// waiting orders of a shard, reports the progress to each caller by events, and returns each result as soon as the
+// cloud shows it. It knows the orders' nodes; of Slurm it knows only the states that the guard needs.
 //
-// A run checks as late as possible what must leave it: what the plan of Terraform would change beyond the orders, a
-// job on an instance that would be lost, and a lack of quota. A run that holds back others is interrupted, and what the
-// cloud has done by then is imported into the state.
+// A run checks as late as possible which orders must leave it: because Terraform's plan has other changes, because an
+// instance with a job would be lost, or for lack of quota. A run that delays others is interrupted, and the changes
+// that the cloud has made by then are imported into the state.
 package provision
 
 import (
@@ -26,20 +26,20 @@ import (
 // ErrStays is the failure of a removal.
 var ErrStays = errors.New("its instance is still there")
 
-// Config has what the shards share.
+// Config has the data that the shards share.
 type Config struct {
 	Timing Timing
-	// Under counts the runs in progress and what goes on beside them.
+	// Under counts the runs in progress and the work beside them.
 	Under *sync.WaitGroup
-	// Using returns the declaration and the adapters for what begins now.
+	// Using returns the declaration and the adapters for new work.
 	Using func() (reconfigure.Cluster, Deps)
-	// States returns the current states of those of these nodes that Slurm knows.
+	// States returns the current states of these nodes, without those that Slurm does not know.
 	States func(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
 	// Servers returns the current instances of these nodes in the cloud.
 	Servers func(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
-	// Found gets the instances that Terraform's state has.
+	// Found receives the instances in Terraform's state.
 	Found func(map[string]reconfigure.Instance)
-	// NoRoom gets the nodes for which the cloud has no room, before their orders fail.
+	// NoRoom receives the nodes for which the cloud has no room, before their orders fail.
 	NoRoom func(reconfigure.Failures)
 	// Note records a message about a run, for each of these plans.
 	Note func(plans map[int64]bool, message string)
@@ -69,7 +69,7 @@ func New(ctx context.Context, config Config) *Provisioner {
 	return &Provisioner{Config: config, ctx: ctx, shards: map[string]*Shard{}}
 }
 
-// Shard runs Terraform in one shard, for all orders that wait.
+// Shard runs Terraform in one shard, for all waiting orders.
 type Shard struct {
 	*Provisioner
 	name  string
@@ -98,8 +98,8 @@ func (p *Provisioner) In(shard string) *Shard {
 	return s
 }
 
-// Do returns the result of an order. If ctx ends first, it returns the cause; a run may go on with the order. Tell gets
-// the events, also later than that, from other goroutines; it must not block.
+// Do returns the result of an order. If ctx ends first, it returns the cause; a run may continue with the order. Other
+// goroutines call tell with the events, also after Do has returned; it must not block.
 func (s *Shard) Do(ctx context.Context, order Order, tell func(Event)) (Result, error) {
 	return s.calls.Do(ctx, request{Order: order, tell: tell})
 }
@@ -158,7 +158,7 @@ type run struct {
 	terraform Terraform
 	batch     *batcher.Run[request, Result]
 
-	locked  time.Time   // since when another process has the lock of the state; zero: none has
+	locked  time.Time   // since when another process has held the lock of the state; zero: none does
 	forget  []*delivery // calls whose instance is gone, but still in the state
 	state   reconfigure.State
 	servers map[string][]reconfigure.Server
@@ -166,7 +166,7 @@ type run struct {
 	unseen  error     // why the servers are unknown
 }
 
-// once makes a plan and carries it out. It returns true if something is left to do.
+// once makes a plan and carries it out. It returns true if work is left.
 func (t *run) once(ctx context.Context) (again bool) {
 	calls := t.open()
 	if len(calls) == 0 && len(t.forget) == 0 {
@@ -178,7 +178,7 @@ func (t *run) once(ctx context.Context) (again bool) {
 		return false
 	}
 	t.Found(t.state.Instances)
-	if nodes := t.nodes(calls); !nodes.Empty() { // without nodes it would be asked for all of the cluster
+	if nodes := t.nodes(calls); !nodes.Empty() { // without nodes, the query would be for the whole cluster
 		t.listed = time.Now()
 		if t.servers, t.unseen = t.Servers(ctx, nodes); t.unseen != nil && ctx.Err() != nil {
 			return false
@@ -219,12 +219,12 @@ func (t *run) once(ctx context.Context) (again bool) {
 	return true
 }
 
-// listAge is the age of a list of servers from which on it is read again before an apply.
+// listAge is the age from which on a list of servers is read again before an apply.
 const listAge = 10 * time.Second
 
-// outdated reads an old list of servers again after the preview, and reports whether the servers are others now. The
-// preview may have waited for the lock of the state: the Terraform that had it may have made instances, and may have been
-// killed before it wrote them to the state.
+// outdated reads an old list of servers again after the preview, and reports whether the servers have changed. The
+// preview may have waited for the lock of the state: the Terraform that had it may have made instances, and may have
+// been killed before it wrote them to the state.
 func (t *run) outdated(ctx context.Context, calls []*call) bool {
 	nodes := t.nodes(calls)
 	if nodes.Empty() || t.unseen != nil || time.Since(t.listed) < listAge {
@@ -250,12 +250,12 @@ func (t *run) outdated(ctx context.Context, calls []*call) bool {
 	return false
 }
 
-// errSilent ends a plan of Terraform's that takes too long. The provider sets no time limit for an answer of the cloud.
+// errSilent ends a plan by Terraform that takes too long. The provider has no time limit for an answer of the cloud.
 var errSilent = reconfigure.Classify(reconfigure.ClassCloud, errors.New("the plan of Terraform did not end in time: a "+
 	"service of the cloud, Nova or Neutron, accepts calls and does not answer; ask the cloud's administrators"))
 
-// awaitLock reports whether to try again after another process had the lock of the state: until the lock timeout. Who has
-// it, and how to release it, is recorded at once, since a Terraform that was killed may have left it.
+// awaitLock reports whether to try again after another process had the lock of the state: until the lock timeout. It
+// records the holder of the lock, and how to release it, at once, since a killed Terraform may have left the lock.
 func (t *run) awaitLock(ctx context.Context, locked error) bool {
 	cluster, _ := t.Using()
 	if t.locked.IsZero() {
@@ -270,7 +270,7 @@ func (t *run) awaitLock(ctx context.Context, locked error) bool {
 	return time.Since(t.locked) < cluster.Settings.LockTimeout && sleep.For(ctx, t.Timing.Poll) == nil
 }
 
-// preview has Terraform make its plan, for a limited time: a service that hangs must not hold back what comes later.
+// preview makes Terraform's plan, for a limited time: a hanging service must not delay later orders.
 func (t *run) preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, t.Timing.Preview, errSilent)
 	defer cancel()
@@ -284,7 +284,7 @@ func (t *run) preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.P
 // open returns the calls without a result whose callers still wait.
 func (t *run) open() []*call { return t.unfinished(t.batch.Calls) }
 
-// nodes is those of some calls, and those that the state is to forget.
+// nodes returns the nodes of some calls, and those that the state must forget.
 func (t *run) nodes(calls []*call) nodeset.NodeSet {
 	var names []string
 	for _, c := range calls {
@@ -298,7 +298,7 @@ func (t *run) nodes(calls []*call) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// waiting is those of some calls whose callers still wait. Nothing is made for a node that is too late.
+// unfinished returns those of some calls whose callers still wait. Nothing is made for a node whose time has ended.
 func (t *run) unfinished(calls []*call) []*call {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.Finished() })
 }
@@ -337,7 +337,7 @@ func (t *run) plan(calls []*call) reconfigure.Plan {
 	return plan
 }
 
-// adjust changes the map of nodes to that of the order, except for the nodes that have orders of their own.
+// adjust changes the map of nodes to that of the order, except for the nodes with their own orders.
 func (t *run) adjust(desired map[string]reconfigure.Spec, order Shared) {
 	for node := range desired {
 		if _, stays := order.Desired[node]; !stays && !order.Changed.Contains(node) {

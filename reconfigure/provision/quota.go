@@ -14,7 +14,7 @@ import (
 
 // overQuota returns the nodes without room in the project's quota, and those that are given up with them. Refusals of
 // the cloud would cost the other nodes time, and the choice would be random. If the cloud does not report the quota,
-// Terraform goes on without this check.
+// Terraform runs without this check.
 func (t *run) overQuota(ctx context.Context, plan reconfigure.Plan, calls []*call) reconfigure.Failures {
 	wanted := t.newcomers(plan)
 	if len(wanted) == 0 {
@@ -64,15 +64,15 @@ func rank(first bool) int {
 	return 1
 }
 
-// group is new instances that get room together or not at all: a single one, or all those of a job that gets all of its
-// nodes or none.
+// group has new instances that get room together or not at all: a single one, or all instances of a job that gets all
+// of its nodes or none.
 type group struct {
 	job     reconfigure.Job // zero: a single instance
 	members []reconfigure.Change
 }
 
-// groups groups new instances, in their order. An instance that is asked for otherwise as well, such as by a job that
-// takes what it gets, is also a group of its own.
+// groups groups new instances, in their order. An instance that is also requested for another reason, such as a job
+// that accepts fewer nodes, is also a separate group.
 func groups(wanted []reconfigure.Change, jobs []reconfigure.Job, entire func(reconfigure.Job) bool) []group {
 	members, alone := map[int64][]reconfigure.Change{}, map[string]bool{}
 	waits := map[string][]reconfigure.Job{} // jobs that get all of their nodes or none
@@ -138,7 +138,8 @@ func fit(room reconfigure.Room, wanted []group) reconfigure.Failures {
 	return refused
 }
 
-// together returns what new instances take, or the first that does not fit beside given and those before it, and why.
+// together returns what new instances take of the room. If one does not fit in addition to given and those before it,
+// together returns the node of the first such instance, and why.
 func together(
 	room reconfigure.Room, given reconfigure.Use, members []reconfigure.Change,
 ) (takes reconfigure.Use, short string, err error) {
@@ -152,7 +153,7 @@ func together(
 	return takes, "", nil
 }
 
-// shortage returns what is short, beside what is given to others.
+// shortage returns an error that names the first resource that does not suffice, in addition to given.
 func shortage(room reconfigure.Room, given, takes reconfigure.Use) error {
 	for _, r := range []struct {
 		limit, used, given, takes int

@@ -8,12 +8,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// CommenterSetup is a commenter, and jobs to try it on.
+// CommenterSetup is a commenter, with jobs for the test.
 type CommenterSetup struct {
 	Commenter operation.Commenter
-	// Jobs are three jobs without comments, which wait as long as the test takes.
+	// Jobs are three jobs without comments, which stay pending during the test.
 	Jobs [3]int64
-	// Remark sets a comment of somebody else on a job.
+	// Remark sets another user's comment on a job.
 	Remark func(job int64, text string)
 	// Comment returns the comment of a job.
 	Comment func(job int64) string

@@ -197,7 +197,7 @@ func (p provisionerRule) failsAlone() {
 	p.wantSame(before, p.Control, a)
 }
 
-// refusal checks that a preview with a change that nobody asked for is refused.
+// refusal checks that a preview with an unrequested change is refused.
 func (p provisionerRule) refusal() {
 	first := p.plan(nil, reconfigure.Create, 1, p.Control, p.Nodes[0])
 	first.Shared = true
@@ -282,7 +282,7 @@ func (p provisionerRule) rebuilt(plan reconfigure.Plan, node string) {
 	}
 }
 
-// notAdopted checks that an instance that the state does not have stays unknown to it.
+// notAdopted checks that an instance that is missing in the state stays unknown to it.
 func (p provisionerRule) notAdopted(node string) {
 	plan := p.plan(nil, reconfigure.Create, 1, node)
 	adopted, failures, err := p.Provisioner.Adopt(p.Context(), plan, map[string]reconfigure.Server{
@@ -436,7 +436,7 @@ func (p provisionerRule) wantDesired(want map[string]reconfigure.Spec) {
 	}
 }
 
-// wantInstances checks that just these nodes have instances, none of them tainted, as the cloud has them.
+// wantInstances checks that exactly these nodes have instances, none of them tainted, as the cloud has them.
 func (p provisionerRule) wantInstances(nodes ...string) {
 	p.Helper()
 	servers, instances := p.Servers(), p.instances()

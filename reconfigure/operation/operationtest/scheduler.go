@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// SchedulerSetup is a scheduler, and a node to try it on.
+// SchedulerSetup is a scheduler, with a node for the test.
 type SchedulerSetup struct {
 	Scheduler interface {
 		operation.Scheduler
@@ -52,7 +52,7 @@ func (s schedulerRule) step(name string, rule func(schedulerRule)) {
 	s.Run(name, func(t *testing.T) { rule(schedulerRule{t, s.SchedulerSetup}) })
 }
 
-// noNode is the name of no node.
+// noNode is a name that no node has.
 const noNode = "no-such-node0"
 
 func (s schedulerRule) states() {
