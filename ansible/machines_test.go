@@ -422,7 +422,8 @@ func (m *machines) survivesABadSetting() {
 	write(m.TB, declaration, good)
 }
 
-// setUpTheUnit has the role set up slurmctld's unit. The machine has no systemd, but a script in place of systemctl.
+// setUpTheUnit makes the role set up slurmctld's unit. The machine has a script in place of systemctl, since it has no
+// systemd.
 func (m *machines) setUpTheUnit() {
 	m.Helper()
 	const stub = `#!/bin/sh

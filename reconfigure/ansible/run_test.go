@@ -306,8 +306,8 @@ func TestWithoutChangedNodesTheOthersGetTheAddresses(t *testing.T) {
 	}
 }
 
-// TestAnotherConfigurationForAllChangesTheControlNode has the playbook fail on the control node, which is not among the
-// changed nodes of the call.
+// TestAnotherConfigurationForAllChangesTheControlNode makes the playbook fail on the control node, which is not among
+// the changed nodes of the call.
 func TestAnotherConfigurationForAllChangesTheControlNode(t *testing.T) {
 	const playbook = `
 - hosts: cluster

@@ -11,8 +11,8 @@ import (
 // callerKey is the key of a context's value.
 type callerKey struct{}
 
-// Caller returns the caller of a command, for people: the key that the gate admitted; else the user, with the user
-// behind sudo; and the remote address.
+// Caller returns the caller of a command, for people: the key that the gate accepted, or else the user, with the user
+// who called sudo; and the remote address.
 func Caller(ctx context.Context) string {
 	if name, ok := ctx.Value(callerKey{}).(string); ok {
 		return name

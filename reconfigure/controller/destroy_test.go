@@ -28,8 +28,8 @@ func (l *lab) wantDestroyed(by reconfigure.RequestID, superseded ...reconfigure.
 	}
 }
 
-// A boot that nobody will use, an instance that is never made, playbooks and requests that have not begun delay no
-// destroy.
+// A destroy does not wait for a boot whose node will not be used, for an instance that is never made, for playbooks, or
+// for requests that have not begun.
 func TestADestroySupersedesWhatIsUnderWay(t *testing.T) {
 	for name, slow := range map[string]func(*lab){
 		"an instance does not boot": func(l *lab) { l.Order(simulate.NoSSH, "p3") },

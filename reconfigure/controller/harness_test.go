@@ -57,7 +57,7 @@ type lab struct {
 	journal *memory.Journal // as callers have it open
 	cluster reconfigure.Cluster
 	config  func(*controller.Config, *memory.Journal) // changes a worker's config
-	slurm   operation.Scheduler                       // in the place of the world; nil: the world
+	slurm   operation.Scheduler                       // replaces the world; nil: the world
 	start   time.Time
 	workers sync.WaitGroup
 

@@ -130,8 +130,8 @@ func TestAStreamOfRequestsDoesNotDelayADeploy(t *testing.T) {
 	})
 }
 
-// An image takes hours. A plan for every node that waits for it delays no node that Slurm waits for, and gets its turn
-// when the image is made, although small requests keep coming.
+// An image takes hours. A plan for every node waits for it, but does not delay nodes that Slurm waits for. When the
+// image is made, the plan gets its turn, although small requests keep coming.
 func TestAPlanForEveryNodeThatWaitsForAnImageDelaysNoResume(t *testing.T) {
 	for name, m := range map[string]reconfigure.Mode{
 		"by its mode": reconfigure.Deploy, "by its plan": reconfigure.Enlarge,

@@ -51,7 +51,7 @@ func TestNodesThatNobodyKnowsShareAVerdict(t *testing.T) {
 	}
 }
 
-// A node that is not declared any more, but that Slurm knows, is handed back to Slurm.
+// A node that is no longer declared, but that Slurm knows, is handed back to Slurm.
 func TestANodeThatOnlySlurmKnowsIsHandedBack(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p9")

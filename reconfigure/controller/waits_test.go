@@ -70,7 +70,7 @@ func TestSlurmsSilenceShowsWhileJobsRun(t *testing.T) {
 	})
 }
 
-// deferring counts what is written of requests without an outcome.
+// deferring counts the writes of requests without an outcome.
 type deferring struct {
 	controller.Journal
 	writes *int

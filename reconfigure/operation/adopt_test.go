@@ -68,7 +68,7 @@ func TestUnknownInstanceOfTheSameRequestIsAdopted(t *testing.T) {
 }
 
 // A worker and Terraform are killed after the cloud has rebuilt an instance that was made for the same request.
-// Terraform's state then has the image of before, and the next worker corrects it.
+// Terraform's state then has the old image, and the next worker corrects it.
 func TestARebuildThatTerraformHasNotWrittenIsAdopted(t *testing.T) {
 	test(t, func(l *lab) {
 		since := time.Now()
@@ -101,8 +101,8 @@ func TestARebuildThatTerraformHasNotWrittenIsAdopted(t *testing.T) {
 	})
 }
 
-// As above, but the declaration has the image of before again when the next worker plans. Terraform's state has that
-// image, and only the cloud has the real one.
+// As above, but the declaration has the old image again when the next worker plans. Terraform's state has that image,
+// and only the cloud has the real one.
 func TestARebuildThatTerraformHasNotWrittenIsUndone(t *testing.T) {
 	test(t, func(l *lab) {
 		declare := func(image string) {

@@ -126,7 +126,7 @@ func TestForceRemovesWhateverRuns(t *testing.T) {
 	}
 }
 
-// A node that is only drained is drained, whatever the result of the others is. Its request stays deferred.
+// A node that only needs a drain is drained even if other nodes fail. Its request stays deferred.
 func TestDrainIsDoneAlthoughOtherNodesFail(t *testing.T) {
 	test(t, func(l *lab) {
 		l.StartJob("p1")

@@ -97,7 +97,7 @@ func TestAnInstanceOfAnotherImageIsNotTakenForTheOneAskedFor(t *testing.T) {
 	}
 }
 
-// withRecord is Terraform with a resource of the site's for each node, which is made after the instance.
+// withRecord is Terraform for a site whose own resource for each node is made after the instance.
 type withRecord struct {
 	operation.Provisioner
 	applied chan<- time.Time

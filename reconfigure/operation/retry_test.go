@@ -301,7 +301,7 @@ func TestACloudThatDoesNotAnswerTerraform(t *testing.T) {
 	})
 }
 
-// A run of the playbooks that nobody waits for any more is ended.
+// A run of the playbooks ends when no call waits for it.
 func TestPlaybooksEndWithTheLastNodeThatTheyAreFor(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(time.Minute, 0, "p3")
@@ -417,7 +417,7 @@ func TestAFaultOfTheControlHostThatStaysFailsTheNodeAtItsDeadline(t *testing.T) 
 	})
 }
 
-// TestARunThatHangsAfterOneThatFailedSaysWhatFailed has the deadline come in the second run.
+// TestARunThatHangsAfterOneThatFailedSaysWhatFailed lets the deadline expire during the second run.
 func TestARunThatHangsAfterOneThatFailedSaysWhatFailed(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, 1, "p3")

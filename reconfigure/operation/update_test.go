@@ -55,8 +55,8 @@ func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
 	}
 }
 
-// asksForAnotherImage edits a node's entry in the map of nodes, as a worker does that dies before Terraform begins. It
-// returns the entry of before.
+// asksForAnotherImage edits a node's entry in the map of nodes, like a worker that dies before Terraform begins. It
+// returns the old entry.
 func (l *lab) asksForAnotherImage(node string) reconfigure.Spec {
 	l.Helper()
 	state, err := l.State(l.Context())
@@ -75,8 +75,8 @@ func (l *lab) asksForAnotherImage(node string) reconfigure.Spec {
 	return was
 }
 
-// A worker was killed between the edit of the map and the start of Terraform, and what it was asked for is not declared
-// any more. Else the next plan by hand would make the instance anew.
+// A worker was killed between the edit of the map and the start of Terraform, and the requested image is no longer
+// declared. Without the correction, the next plan by hand would make the instance anew.
 func TestARebootCorrectsAnEntryThatWasNeverCarriedOut(t *testing.T) {
 	test(t, func(l *lab) {
 		was := l.asksForAnotherImage("p1")

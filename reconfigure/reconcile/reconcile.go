@@ -37,7 +37,7 @@ const (
 	Unfinished Kind = "unfinished"    // Terraform's map and its state differ: an instance is missing, or was not removed
 	Unadopted  Kind = "unadopted"     // Slurm uses an instance that is not finished in Terraform's state
 	Leaked     Kind = "leaked"        // Slurm does not use the node, but its instance exists
-	Undeclared Kind = "undeclared"    // the same for a node that no group declares any more
+	Undeclared Kind = "undeclared"    // the same for an undeclared node
 	PowersUp   Kind = "powers_up"     // Slurm waits for the node, but there is no request for it
 	PowersDown Kind = "powers_down"   // Slurm powers the node down, but there is no request for it
 	Missing    Kind = "missing"       // a persistent node or the control node has no instance

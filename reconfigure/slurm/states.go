@@ -62,9 +62,9 @@ const (
 	completed = "completed"
 )
 
-// statesCommand returns a command of slurm_commands.py. It lists nodes, with the first of the tools that supports it,
-// and the nodes of suspended jobs. Its exit status is not 0 if the last of the tools or squeue fails. Few is a
-// hostlist of the nodes; empty: all. Only scontrol can list single nodes.
+// statesCommand returns a command of slurm_commands.py. The command lists nodes, with the first tool that supports it,
+// and the nodes of suspended jobs. Its exit status is not 0 if the last tool or squeue fails. few is a hostlist of the
+// nodes; empty: all. Only scontrol can list single nodes.
 func statesCommand(known *lister, few string) []string {
 	words := []string{"states", string(byScontrol), string(bySinfo)}
 	if known != nil {

@@ -325,7 +325,7 @@ func (c *cluster) dividesOlderMap(drivers map[string]*Driver, kept map[string]re
 	}
 }
 
-// inMap returns a map of nodes with another entry of one node.
+// inMap returns a map of nodes with a different entry of one node.
 func (c *cluster) inMap(
 	all map[string]reconfigure.Spec, node string, spec reconfigure.Spec,
 ) map[string]reconfigure.Spec {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestServiceNames has the names from systemd-escape --path.
+// TestServiceNames expects the names that systemd-escape --path prints.
 func TestServiceNames(t *testing.T) {
 	for path, want := range map[string]string{
 		"/":                "-",

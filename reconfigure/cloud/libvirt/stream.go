@@ -35,7 +35,7 @@ type streamConn struct {
 const (
 	headerSize = 28
 	longest    = 32 << 20 // the maximum length of a packet: VIR_NET_MESSAGE_MAX
-	calls      = 1000     // the number of ended calls to remember: packets of older ones do not come any more
+	calls      = 1000     // the number of ended calls to remember: older ones get no more packets
 )
 
 func (c *streamConn) Read(p []byte) (int, error) {
