@@ -44,6 +44,8 @@ type sizes struct {
 	reimages  int   // nodes reimaged together
 	old       int   // nodes reimaged by the old flow
 	many      int   // nodes resumed together
+	short     int   // jobs of 0 s
+	rounds    int   // runs of these jobs with each slurm.launch
 	straggle  int   // nodes resumed together, one of which does not come up
 	clusters  []int // sizes of the clusters that get one more node
 	perState  int   // nodes in a Terraform state of these clusters
@@ -67,6 +69,8 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
+		&cli.IntFlag{Name: "short", Value: 1000, Usage: "short: jobs"},
+		&cli.IntFlag{Name: "rounds", Value: 4, Usage: "short: how often with each slurm.launch"},
 		&cli.IntSliceFlag{
 			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
 		},
@@ -95,6 +99,7 @@ func benchmarks() []benchmark {
 		{"stragglers", straggleGroups, (*bench).stragglers},
 		{"reimage", reimageGroups, (*bench).reimage},
 		{"many", manyGroups, (*bench).many},
+		{"short", shortGroups, (*bench).short},
 		{"size", nil, (*bench).size},
 		{"status", nil, (*bench).status},
 		{"waiting", nil, (*bench).waiting},
@@ -142,7 +147,8 @@ func measure(c *cli.Context) (err error) {
 	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}}
 	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
-		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
+		straggle: c.Int("straggle"), short: c.Int("short"), rounds: c.Int("rounds"),
+		clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
 		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.Int("callers"),
 		deferring: c.Duration("deferring"),
 	}
