@@ -122,6 +122,8 @@ func scenarios() []scenario {
 		{"a second deploy changes nothing", (*Lab).theSecondDeployChangesNothing, inFull},
 		{"job, node, suspend", (*Lab).aJobOnACloudNode, everywhere},
 		{"a job outlives its launch program", (*Lab).aJobOutlivesItsLaunchProgram, inFull},
+		{"all parts of a job are launched", (*Lab).allPartsOfAJobAreLaunched, inFull},
+		{"jobs are launched without the control host", (*Lab).theControlHostIsAway, inFull},
 		{"a job that exceeds its memory is killed", (*Lab).aJobThatExceedsItsMemoryIsKilled, everywhere},
 		{"a job has its cores only", (*Lab).aJobHasItsCoresOnly, everywhere},
 		{"after a plain reboot slurmd waits for the playbooks", (*Lab).afterAPlainRebootSlurmdWaits, inFull},
