@@ -80,6 +80,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			SuspendTimeout: 2 * time.Minute,
 			ResumeTimeout:  15 * time.Minute,
 		},
+		LaunchAtOnce: true,
 		NFSShares:    []string{},
 		AllowedCIDRs: []string{},
 		Settings: reconfigure.Settings{
@@ -274,7 +275,10 @@ var edits = []struct{ name, from, to, want string }{
 	{"an unknown setting of the cluster", "extra: {}", "extra: {MaxJobCuont: 5}",
 		"slurm.extra.MaxJobCuont: unknown key: slurmctld of 22.05 and 24.11 would not start with it; did you mean " +
 			"MaxJobCount?"},
-	{"prologs of the site, which Slurm calls", "extra: {}", "extra: {PrologSlurmctld: /site/prologs/*}", ""},
+	{"a prolog of the site", "extra: {}", "extra: {PrologSlurmctld: /site/prolog}", ""},
+	{"prologs of the site", "extra: {}", "extra: {PrologSlurmctld: /site/prologs/*}",
+		`slurm.extra.PrologSlurmctld: "/site/prologs/*" is not the absolute path of one program; with slurm.launch: ` +
+			"at_once, the launch program calls it for each job"},
 	{"a setting of a later release", "extra: {}", "extra: {NamespaceType: namespace/linux}", ""},
 	{"a setting of nodes in a later release", "CPUs: 4", "Topology: default", ""},
 	{"a setting of partitions in a later release", "MaxTime: 7-00:00:00", "Topology: default", ""},
@@ -545,19 +549,11 @@ func TestAMissingFileIsNoProblemOfTheDeclaration(t *testing.T) {
 	}
 }
 
-// The launch program calls one prolog of the site.
-func TestTheLaunchProgramCallsOneProlog(t *testing.T) {
-	load := func(prolog string) error {
-		text := strings.NewReplacer("launch: slurm", "launch: at_once", "extra: {}", "extra: {PrologSlurmctld: '"+prolog+"'}").
-			Replace(shipped(t))
-		_, err := config.Load(directory(t, text))
-		return err
-	}
-	if err := load("/site/prolog"); err != nil {
+// Without the launch program Slurm calls the site's own prologs, of which there may be several.
+func TestSlurmCallsPrologsWithoutTheLaunchProgram(t *testing.T) {
+	text := strings.NewReplacer("launch: at_once", "launch: slurm", "extra: {}", "extra: {PrologSlurmctld: '/site/*'}").
+		Replace(shipped(t))
+	if _, err := config.Load(directory(t, text)); err != nil {
 		t.Error(err)
-	}
-	const want = `slurm.extra.PrologSlurmctld: "/site/*" is not the absolute path of one program; with slurm.launch: at_once`
-	if err := load("/site/*"); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %s", err, want)
 	}
 }

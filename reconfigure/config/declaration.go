@@ -245,8 +245,8 @@ func (l *limit) schema() object {
 
 // What launches a job whose nodes come up.
 const (
-	bySlurm = "slurm" // slurmctld's timer
 	atOnce  = "at_once"
+	bySlurm = "slurm" // slurmctld's timer
 )
 
 func (d *declaration) slurmSchema() object {
@@ -256,7 +256,7 @@ func (d *declaration) slurmSchema() object {
 		suspendTimeout = 120
 		resumeTimeout  = 900
 	)
-	d.slurm.launch.is = bySlurm
+	d.slurm.launch.is = atOnce
 	d.slurm.suspendTime.preset(suspendTime)
 	d.slurm.suspendTimeout.preset(suspendTimeout)
 	d.slurm.resumeTimeout.preset(resumeTimeout)
@@ -268,7 +268,7 @@ func (d *declaration) slurmSchema() object {
 		"resume_rate":           optional{measured("nodes a minute", integer(new(value[int]), 0, slurm16))},
 		"suspend_rate":          optional{measured("nodes a minute", integer(new(value[int]), 0, slurm16))},
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
-		"launch":                optional{word(&d.slurm.launch, bySlurm, atOnce)},
+		"launch":                optional{word(&d.slurm.launch, atOnce, bySlurm)},
 		"accounting_storage":    byDefault("none", word(&d.slurm.accountingStorage, "none", slurmdbd)),
 		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), slurmconf.LaterSettings(), ofCluster())},
 	}
