@@ -24,6 +24,7 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
 - hosts: ctl,node01
   gather_facts: false
   connection: local
+  vars_files: [%[5]s]
   vars:
     cluster_name: a
     slurm_user: slurm
@@ -38,7 +39,7 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
   tasks:
     - import_role: {name: slurm_scripts, tasks_from: authorize}
     - copy: {content: "{{ slurm_scripts_known_hosts }}", dest: %[4]s}
-`, key, filepath.Base(keys), from, known), "--inventory", inventory)
+`, key, filepath.Base(keys), from, known, mustAbs(t, "vars/declared.yml")), "--inventory", inventory)
 	}
 	play("")
 	const command = `/opt/a '"'"'quoted'"'"' dir`
