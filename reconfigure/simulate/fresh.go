@@ -30,6 +30,7 @@ func (w *World) Give(node, run string) (resumes, ok bool) {
 		return false, true
 	case s.PoweredDown() && !s.Down() && !s.Drained():
 		n.base, n.power, n.job, n.run, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, run, ""
+		n.asked = time.Now()
 		return true, true
 	}
 	return false, false
