@@ -13,6 +13,10 @@ type Preview struct {
 	Plan    Plan
 	File    string // path of the saved plan
 	Changes []ResourceChange
+	// Behind is set if Terraform's state is behind the cloud: Terraform was killed after the cloud had carried out a
+	// change, or somebody changed an instance without it. Apply then brings the state up to date, also if the preview
+	// has no changes.
+	Behind bool
 }
 
 // ResourceChange is one action of Terraform on one resource.

@@ -69,6 +69,7 @@ func TestAStoppedNodeIsStartedWithoutPlaybooks(t *testing.T) {
 				slices.Sort(calls[min(1, len(calls)):]) // the node and Terraform's state go on at the same time
 				l.want("calls", []string{"apply start p3", "adopt p3", "start slurmd on p3"}, calls)
 				n := l.Node("p3")
+				was.Made.Power = ""
 				l.want("its instance", was, n.Instance)
 				l.want("its entry", reconfigure.Power(""), n.Spec.Power)
 				l.want("its job runs", "ALLOCATED+CLOUD", n.State)
@@ -361,7 +362,7 @@ func TestAnInstanceThatSomebodyHasStartedIsBootedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.resumed("p3")
 		l.wantDone("p3")
-		l.want("calls", []string{"reboot p3", "start slurmd on p3"}, l.since(before))
+		l.want("calls", []string{"apply what the refresh has found", "reboot p3", "start slurmd on p3"}, l.since(before))
 		l.want("its job runs", "ALLOCATED+CLOUD", l.Node("p3").State)
 	})
 }

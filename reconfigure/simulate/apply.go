@@ -154,7 +154,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	p.keep(preview.Plan.Desired)
 	seen, known := p.terraform.previews[preview.File]
 	switch {
-	case preview.File == "" || known && len(preview.Changes) == 0:
+	case preview.File == "" || known && len(preview.Changes) == 0 && !preview.Behind:
 		delete(p.terraform.previews, preview.File)
 		return nil, ctx.Err()
 	case !known:
@@ -168,7 +168,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	maps.DeleteFunc(p.terraform.previews, func(_ string, other *foreseen) bool { return other.shard == p.shard })
 	p.seen.calls = append(p.seen.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
-	maps.Copy(p.terraform.state, seen.state) // a plan without changes is not applied, and the state does not change
+	maps.Copy(p.terraform.state, seen.state)
 	a := &apply{Provisioner: p, preview: preview, failures: p.portless(preview.Changes)}
 	for i, c := range preview.Changes {
 		if a.failures[c.Node] != nil {

@@ -178,6 +178,9 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
 	}
 	preview := reconfigure.Preview{Plan: plan, File: fmt.Sprint("preview-", p.number()), Changes: changes}
+	for node, r := range seen.state {
+		preview.Behind = preview.Behind || *r != *before[node]
+	}
 	p.terraform.previews[preview.File] = seen
 	return preview, nil
 }
@@ -337,6 +340,9 @@ func inWords(changes []reconfigure.ResourceChange) string {
 	}
 	for _, effect := range slices.Sorted(maps.Keys(of)) {
 		parts = append(parts, string(effect)+" "+nodeset.Of(of[effect]...).String())
+	}
+	if len(parts) == 0 {
+		return "what the refresh has found"
 	}
 	return strings.Join(parts, ", ")
 }

@@ -325,6 +325,9 @@ func (w *World) Node(node string) Node {
 	is := Node{Spec: w.terraform.desired[node]}
 	if r := w.terraform.state[node]; r != nil {
 		is.Instance = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Tainted: r.tainted}
+		if r.id != "" {
+			is.Instance.Made = r.spec
+		}
 		if s := w.server(r.id); s != nil {
 			is.Made, is.Boots = s.spec, s.boots
 			is.Made.Power = s.power

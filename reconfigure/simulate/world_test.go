@@ -55,6 +55,7 @@ func TestWorldIsAProvisioner(t *testing.T) {
 				return newest
 			},
 			Vanish:  w.Vanish,
+			Stop:    func(node string) { w.Switch(node, reconfigure.PowerOff) },
 			Rebuild: func(node string, version int) { w.Rebuild(node, map[int]string{1: "v1", 2: "v2"}[version]) },
 			Forget:  func(node string) { w.Forget(node) },
 			FailCreate: func(node string) {

@@ -35,7 +35,7 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 	interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
-	if p.File != "" && len(p.Changes) > 0 {
+	if writes(p) {
 		if err := d.room(); err != nil {
 			return nil, reconfigure.Classify(reconfigure.ClassRefused, fmt.Errorf("terraform apply: %w", err))
 		}
@@ -61,7 +61,7 @@ func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch 
 		return nil, nil
 	}
 	defer os.RemoveAll(filepath.Dir(p.File)) //nolint:errcheck // the next sweep tries again
-	if len(p.Changes) == 0 {
+	if !writes(p) {
 		return nil, nil
 	}
 	select {
@@ -75,6 +75,9 @@ func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch 
 	}
 	return judge(ctx, p.Changes, said, interrupted, err)
 }
+
+// writes reports whether an apply changes Terraform's state.
+func writes(p reconfigure.Preview) bool { return p.File != "" && (len(p.Changes) > 0 || p.Behind) }
 
 // applySaved runs Terraform on a saved plan. It returns Terraform's events, and whether Terraform was interrupted.
 func (d *Driver) applySaved(

@@ -189,6 +189,14 @@ func (c *cluster) removeServer(name string) {
 	c.until(name+" is gone", func() bool { _, there := c.servers()[name]; return !there })
 }
 
+func (c *cluster) stopServer(name string) {
+	c.Helper()
+	client, err := openstack.NewComputeV2(c.admin, gophercloud.EndpointOpts{})
+	c.must(err)
+	c.must(servers.Stop(c.Context(), client, c.servers()[name].ID).ExtractErr())
+	c.until(name+" is stopped", func() bool { return c.servers()[name].Status == "SHUTOFF" })
+}
+
 func (c *cluster) rebuildServer(name, image string) {
 	c.Helper()
 	client, err := openstack.NewComputeV2(c.admin, gophercloud.EndpointOpts{})

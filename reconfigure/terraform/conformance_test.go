@@ -40,6 +40,7 @@ func TestDriverIsAProvisioner(t *testing.T) {
 				c.must(err)
 			},
 			Vanish: c.removeServer,
+			Stop:   c.stopServer,
 			Rebuild: func(node string, version int) {
 				c.rebuildServer(node, map[int]string{1: imageV1, 2: imageV2}[version])
 			},

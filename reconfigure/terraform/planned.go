@@ -33,7 +33,7 @@ func planned(events []event) (*tfjson.Plan, bool) {
 		switch e.Type {
 		case versionEvent:
 			spoken = known(e)
-		case "log", "diagnostic", "refresh_start", "refresh_complete", "resource_drift", "outputs":
+		case "log", "diagnostic", "refresh_start", "refresh_complete", resourceDrift, "outputs":
 		case changeSummary:
 			summary = e.Changes
 		case plannedChange:

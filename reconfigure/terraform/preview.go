@@ -75,33 +75,35 @@ func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments
 		}
 	}()
 	args.parallelism, args.lockTimeout = min(args.parallelism, d.cfg.Parallelism), min(d.cfg.LockTimeout, lockAnswer)
-	changes, err := d.allowed(ctx, dir, p, args, m)
+	preview, err = d.allowed(ctx, dir, p, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
-	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
+	preview.Plan, preview.File = p, filepath.Join(dir, savedPlan)
+	return preview, nil
 }
 
 // allowed saves Terraform's plan in dir, and checks it with the fence: by the events of the plan or, if the fence
 // does not accept those, by the saved plan, which has more details.
 func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
-	[]reconfigure.ResourceChange, error,
+	preview reconfigure.Preview, err error,
 ) {
 	said, _, err := d.savePlan(ctx, dir, p, args, m)
 	if err != nil {
-		return nil, err
+		return preview, err
 	}
+	preview.Behind = slices.ContainsFunc(said.events, func(e event) bool { return e.Type == resourceDrift })
 	if theirs, ok := planned(said.events); ok {
-		if changes, err := fence(theirs, p, m); err == nil {
-			return changes, nil
+		if preview.Changes, err = fence(theirs, p, m); err == nil {
+			return preview, nil
 		}
 	}
 	theirs, err := d.show(ctx, dir)
 	if err != nil {
-		return nil, err
+		return preview, err
 	}
-	changes, err := fence(theirs, p, m)
-	return changes, ofStopped(err, p)
+	preview.Changes, err = fence(theirs, p, m)
+	return preview, ofStopped(err, p)
 }
 
 // ofStopped converts a refusal that concerns only nodes that the plan starts or stops to an Unplannable: their

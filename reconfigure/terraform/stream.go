@@ -53,6 +53,9 @@ const (
 	applyErrored  = "apply_errored"
 )
 
+// resourceDrift is the type of the event for a resource that the refresh of a plan has found changed.
+const resourceDrift = "resource_drift"
+
 // stream parses the events in Terraform's output. It ignores other lines, for example those of a crash, which are in
 // terraform-exec's error.
 type stream struct {

@@ -35,6 +35,9 @@ type ProvisionerSetup struct {
 	// Rebuild rebuilds a node's instance from the image of a version without the provisioner, as if Terraform had
 	// been killed before it wrote the change to the state. Nil: this setup does not support it.
 	Rebuild func(node string, version int)
+	// Stop stops a node's instance without the provisioner, as if Terraform had been killed before it wrote that to the
+	// state. It is not called with NoPower.
+	Stop func(node string)
 	// NoPower is set if instances are not stopped, and NoAdoption if they are not adopted. With NoAdoption, Forget is
 	// not called.
 	NoPower, NoAdoption bool
@@ -133,7 +136,7 @@ func (p provisionerRule) life() {
 func (p provisionerRule) power(mixed reconfigure.Plan) {
 	a, c := p.Nodes[0], p.Nodes[2]
 	before := p.Servers()
-	for _, power := range []reconfigure.Power{reconfigure.PowerOff, "", reconfigure.Shelved, "", reconfigure.PowerOff} {
+	for _, power := range []reconfigure.Power{reconfigure.PowerOff, "", reconfigure.Shelved, ""} {
 		switched := p.switched(mixed.Desired, power, c)
 		effect := map[bool]reconfigure.Effect{true: reconfigure.EffectStop, false: reconfigure.EffectStart}[power != ""]
 		preview := p.preview(switched)
@@ -152,11 +155,34 @@ func (p provisionerRule) power(mixed reconfigure.Plan) {
 			p.Errorf("the same again: %+v", again.Changes)
 		}
 	}
+	p.unrecorded(mixed, c)
 	preview := p.preview(p.plan(mixed.Desired, reconfigure.Replace, 1, c))
 	p.wantEffect(preview, c, reconfigure.EffectReplace)
 	p.apply(preview)
 	if s := p.Servers()[c]; s.ID == before[c].ID || !s.Active() {
 		p.Errorf("%s should be replaced: %+v", c, s)
+	}
+}
+
+// unrecorded stops an instance without the provisioner. A plan that stops the instance then changes nothing in the
+// cloud, and the state has the instance as stopped after it.
+func (p provisionerRule) unrecorded(mixed reconfigure.Plan, node string) {
+	p.Stop(node)
+	if is := p.instances()[node].Made.Power; is != "" {
+		p.Errorf("the state has %s as %q before the cloud is asked", node, is)
+	}
+	switched := p.switched(mixed.Desired, reconfigure.PowerOff, node)
+	preview := p.preview(switched)
+	if len(preview.Changes) > 0 || !preview.Behind {
+		p.Errorf("the preview for a stopped instance: %+v", preview)
+	}
+	p.apply(preview)
+	p.wantDesired(switched.Desired)
+	if is := p.instances()[node].Made.Power; is != reconfigure.PowerOff {
+		p.Errorf("the state has %s as %q, want %q", node, is, reconfigure.PowerOff)
+	}
+	if again := p.preview(switched); again.Behind || len(again.Changes) > 0 {
+		p.Errorf("the same again: %+v", again)
 	}
 }
 

@@ -87,6 +87,17 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "kill now", n: 6},
 			{what: "declare"},
 		}},
+		"a stop is not recorded, since its Terraform is killed": {func(s *storm) { s.idle = reconfigure.IdleStop }, []step{
+			{what: "jobs need", nodes: []string{"p3"}},
+			{what: "time passes", n: 6},
+			{what: "jobs end on", nodes: []string{"p3"}},
+			{what: "time passes", n: 10},
+			{what: "switches hang", nodes: []string{"p3"}, n: 2, on: true},
+			{what: "Slurm gives up", nodes: []string{"p3"}},
+			{what: "time passes", n: 3},
+			{what: "kill now", n: 1},
+			{what: "time passes", n: 6},
+		}},
 		"a worker is killed, and loses its lease while its Terraform still runs": {steps: []step{
 			{what: "jobs need", nodes: []string{"p4", "p5"}, n: 1},
 			{what: "kill", n: 2},

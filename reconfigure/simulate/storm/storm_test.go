@@ -783,8 +783,8 @@ func (s *storm) quiet(ctx context.Context) {
 	}
 }
 
-// atRest checks that idle nodes have no instance, or a stopped one on which Terraform and the cloud agree, and that
-// there are not too many stopped ones.
+// atRest checks that idle nodes have no instance, or a stopped one on which the map of nodes, Terraform's state and the
+// cloud agree, and that there are not too many stopped ones.
 func (s *storm) atRest(nodes nodeset.NodeSet) {
 	stopped := 0
 	for node := range nodes.All() {
@@ -792,7 +792,8 @@ func (s *storm) atRest(nodes nodeset.NodeSet) {
 		if n.Instance == (reconfigure.Instance{Node: node}) || n.Instance.Node == "" && n.Spec == (reconfigure.Spec{}) {
 			continue
 		}
-		if stopped++; n.Made != n.Spec || n.Made.Power != s.idle.Power() || n.Instance.Tainted {
+		agree := n.Made == n.Spec && n.Instance.Made.Power == n.Made.Power
+		if stopped++; !agree || n.Made.Power != s.idle.Power() || n.Instance.Tainted {
 			s.complain("when all is quiet %s is %+v", node, n)
 		}
 	}
