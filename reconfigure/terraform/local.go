@@ -50,20 +50,6 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	return text, err == nil && len(bytes.TrimSpace(text)) > 0
 }
 
-// damaged returns an error that names the state file if its last write was cut off, for example by a full disk; else
-// err. The local back end writes the file in place. Before the first write of a run it copies the state to a file
-// beside it.
-func (d *Driver) damaged(err error) error {
-	file := d.localState(d.cfg.Workspace)
-	backup := file + ".backup"
-	if !d.isLocal() || isState(file) || !isState(backup) {
-		return err
-	}
-	return fmt.Errorf("the last write of %[1]s was cut off, for example by a full disk or a power failure; %[2]s has "+
-		"Terraform's state before that run. Make room on the disk, then run `cp %[2]s %[1]s`. Instances that were made since "+
-		"then will be found in the cloud, and adopted or removed", file, backup)
-}
-
 // isState reports whether a file has a whole state.
 func isState(path string) bool {
 	text, err := os.ReadFile(path)

@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -217,7 +218,7 @@ func (r *stateResource) at(node string) []int {
 
 // pull reads the state. Terraform's local back end empties its file before it writes it, and `terraform state pull`
 // waits for no lock: if the file exists and has no state, an apply may be writing it, and pull reads it again. If the
-// file stays without a state, pull returns an error: see damaged.
+// file stays without a state, pull repairs it.
 func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 	const tries, pause = 5, 50 * time.Millisecond
 	for try := 1; ; try++ {
@@ -226,7 +227,11 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 			return state, nil
 		}
 		if try == tries {
-			return state, d.damaged(err)
+			restored, problem := d.repair()
+			if restored {
+				return d.pullOnce(ctx)
+			}
+			return state, cmp.Or(problem, err)
 		}
 		if _, none := os.Stat(d.localState(d.cfg.Workspace)); none != nil {
 			return state, err
