@@ -29,7 +29,9 @@ func (l *Lab) aJobOutlivesItsLaunchProgram(t *testing.T) {
 	l.AwaitJob(t, job, "PENDING")
 	l.awaitNoLaunchProgram(t)
 	l.On(t, cluster.ControlNodeName, "scancel", job)
-	l.On(t, cluster.ControlNodeName, "scontrol", "update", "nodename=node02", "state=resume")
+	// Slurm rejects it if the node is no longer DOWN, since its slurmd has registered.
+	l.On(t, cluster.ControlNodeName, "sh", "-c", "scontrol update nodename=node02 state=resume ||"+
+		" ! scontrol show node node02 | grep State=DOWN")
 	l.AwaitQuiet(t)
 
 	job = submit()
