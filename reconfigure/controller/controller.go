@@ -18,6 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -142,8 +143,8 @@ func Run(ctx context.Context, config Config) error {
 		case config.replaced(), !left && !config.Stay:
 			return nil
 		case !left:
-			if !pause(ctx, look) {
-				return context.Cause(ctx)
+			if err := sleep.For(ctx, look); err != nil {
+				return err
 			}
 		}
 	}
@@ -282,19 +283,8 @@ func (o *outage) next(ctx context.Context, err error) (time.Duration, error) {
 
 func (o *outage) wait(ctx context.Context, err error) error {
 	rest, err := o.next(ctx, err)
-	if err == nil && !pause(ctx, rest) {
-		err = context.Cause(ctx)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, rest)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // capture makes an image of the node's disk, and then makes the node anew or removes its instance, even if there is no
@@ -158,7 +159,7 @@ func (o *operation) insist(ctx context.Context, do func() error) error {
 	wait := o.timing.Pause
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if err == nil || attempt == most || !pause(ctx, wait) {
+		if err == nil || attempt == most || sleep.For(ctx, wait) != nil {
 			return err
 		}
 		wait = min(2*wait, time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // create makes the node's instance, or replaces it, and brings it up.
@@ -101,7 +102,7 @@ func (o *operation) provision() error {
 		}
 		last = err
 		o.note(fmt.Sprintf("tried again in %s: %s", wait, said(err)))
-		if !pause(o.ctx, wait) {
+		if sleep.For(o.ctx, wait) != nil {
 			return err
 		}
 		wait *= 2
@@ -232,7 +233,7 @@ func (o *operation) awaitBuilt() {
 		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 			return s.Status == reconfigure.ServerBuilding && s.Created.After(o.change.Since)
 		})
-		if err != nil || !building || !pause(ctx, o.timing.Poll) {
+		if err != nil || !building || sleep.For(ctx, o.timing.Poll) != nil {
 			return
 		}
 	}

@@ -180,18 +180,6 @@ func (o *operation) persistent() bool {
 	return o.change.Node == c.Control.Name || c.Persistent().Contains(o.change.Node)
 }
 
-// pause waits for d; it returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // left returns the time until the node's deadline; a long time without one.
 func (o *operation) left() time.Duration {
 	deadline, limited := o.ctx.Deadline()

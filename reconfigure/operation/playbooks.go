@@ -11,6 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // configuring is an operation's call of Ansible.
@@ -54,7 +55,7 @@ func (o *operation) configure() error {
 		}
 		last = err
 		o.note(fmt.Sprintf("the playbooks run again in %s: %s", wait, said(err)))
-		if !pause(o.ctx, wait) {
+		if sleep.For(o.ctx, wait) != nil {
 			return o.cause(err)
 		}
 		wait = min(2*wait, longest)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // remove lets Terraform remove the instance. If slurm.conf changes with that, the node is handed to power saving after
@@ -57,7 +58,7 @@ func (o *operation) removal(ctx context.Context) error {
 		}
 		last = err
 		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", wait, said(err)))
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return err
 		}
 		wait *= 2

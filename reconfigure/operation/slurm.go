@@ -11,6 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -70,7 +71,7 @@ func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Ser
 		c.Finish(servers, err)
 	}
 	if took := time.Since(began); took > time.Second { // a list of thousands: spare the cloud
-		pause(o.ctx, 2*took)
+		_ = sleep.For(o.ctx, 2*took)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // verify waits until Slurm and the cloud have the node as planned. Slurmd registers as soon as it has started, so the
@@ -32,7 +33,7 @@ func (o *operation) verify() error {
 		case ctx.Err() == nil:
 			problem = err
 		}
-		if pause(ctx, o.timing.Poll) {
+		if sleep.For(ctx, o.timing.Poll) == nil {
 			continue
 		}
 		if late := o.overtaken(); late != nil {
