@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // capture makes an image of the node's disk, and then makes the node anew or removes its instance, even if there is no
@@ -155,13 +154,6 @@ func (o *operation) powerOff() error {
 
 // insist repeats a failing command to Slurm for about a minute.
 func (o *operation) insist(ctx context.Context, do func() error) error {
-	const most = 6
-	wait := o.timing.Pause
-	for attempt := 1; ; attempt++ {
-		err := do()
-		if err == nil || attempt == most || sleep.For(ctx, wait) != nil {
-			return err
-		}
-		wait = min(2*wait, time.Minute)
-	}
+	limit := tries{first: o.timing.Pause, longest: time.Minute, most: 6}
+	return limit.retry(ctx, func(error) (again bool, err error) { return true, do() })
 }

@@ -74,39 +74,35 @@ func (o *operation) provision() error {
 	if o.round.Seen.Desired[o.change.Node].HasInstance() { // the cloud may still carry out an interrupted run
 		o.awaitBuilt()
 	}
-	const most = 5
-	wait := o.timing.Pause
-	var last error
-	for attempt := 1; ; attempt++ {
+	limit := tries{first: o.timing.Pause, most: 5, within: o.within(), note: func(err error, pause time.Duration) {
+		o.note(fmt.Sprintf("tried again in %s: %s", pause, said(err)))
+	}}
+	return limit.retry(o.ctx, func(last error) (again bool, err error) {
 		made, err := o.ask(o.ctx, o.makes())
-		if err == nil {
-			o.instance, o.settled, o.finished, o.taken = made.Instance, made.Settled, true, made.Taken
-			o.removed = false
-			if o.change.Action == reconfigure.Stop {
-				o.endLife()
-			} else {
-				o.beginLife(made.Instance.ID, o.taken)
-			}
-			o.found(map[string]reconfigure.Instance{o.change.Node: made.Instance})
-			return nil
-		}
-		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // this is not the first attempt
+		switch {
+		case err == nil:
+			o.made(made)
+			return false, nil
+		case last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused:
 			o.note(said(err))
-			return last
+			return false, last
+		case last != nil && errors.Is(err, errLate):
+			return false, fmt.Errorf("%w: %w", err, last)
 		}
-		if last != nil && errors.Is(err, errLate) {
-			return fmt.Errorf("%w: %w", err, last)
-		}
-		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
-			return err
-		}
-		last = err
-		o.note(fmt.Sprintf("tried again in %s: %s", wait, said(err)))
-		if sleep.For(o.ctx, wait) != nil {
-			return err
-		}
-		wait *= 2
+		err = o.late(err)
+		return reconfigure.ClassOf(err).Passing(), err
+	})
+}
+
+// made records the instance that Terraform has made, started or stopped.
+func (o *operation) made(r provision.Result) {
+	o.instance, o.settled, o.finished, o.taken, o.removed = r.Instance, r.Settled, true, r.Taken, false
+	if o.change.Action == reconfigure.Stop {
+		o.endLife()
+	} else {
+		o.beginLife(r.Instance.ID, o.taken)
 	}
+	o.found(map[string]reconfigure.Instance{o.change.Node: r.Instance})
 }
 
 // hurried reports whether most of the node's time had passed before the cloud had its instance, because of the control

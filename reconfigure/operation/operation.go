@@ -180,6 +180,14 @@ func (o *operation) persistent() bool {
 	return o.change.Node == c.Control.Name || c.Persistent().Contains(o.change.Node)
 }
 
+// within returns the time until the node's deadline; zero without one.
+func (o *operation) within() time.Duration {
+	if deadline, limited := o.ctx.Deadline(); limited {
+		return time.Until(deadline)
+	}
+	return 0
+}
+
 // left returns the time until the node's deadline; a long time without one.
 func (o *operation) left() time.Duration {
 	deadline, limited := o.ctx.Deadline()

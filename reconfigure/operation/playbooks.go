@@ -11,7 +11,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // configuring is an operation's call of Ansible.
@@ -39,27 +38,25 @@ func (o *operation) configure() error {
 		return err
 	}
 	o.ready.Store(true)
-	const most, longest = 5, 30 * time.Second
-	wait := o.timing.Pause
-	var last error
-	for attempt := 1; ; attempt++ {
-		err := o.runPlaybooks()
-		if last != nil && errors.Is(err, errLate) {
-			return fmt.Errorf("%w: %w", err, last)
-		}
-		_, limited := o.ctx.Deadline()
-		again := reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.ctx.Err() == nil && o.round.gate == nil &&
-			(limited || attempt < most) && wait <= o.left()
-		if !again {
-			return err
-		}
-		last = err
-		o.note(fmt.Sprintf("the playbooks run again in %s: %s", wait, said(err)))
-		if sleep.For(o.ctx, wait) != nil {
-			return o.cause(err)
-		}
-		wait = min(2*wait, longest)
+	limit := tries{
+		first: o.timing.Pause, longest: 30 * time.Second, within: o.within(), note: func(err error, pause time.Duration) {
+			o.note(fmt.Sprintf("the playbooks run again in %s: %s", pause, said(err)))
+		},
 	}
+	if limit.within == 0 {
+		limit.most = 5
+	}
+	err := limit.retry(o.ctx, func(last error) (again bool, err error) {
+		err = o.runPlaybooks()
+		if last != nil && errors.Is(err, errLate) {
+			return false, fmt.Errorf("%w: %w", err, last)
+		}
+		return reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.round.gate == nil, err
+	})
+	if err != nil {
+		return o.cause(err) // the operation may have ended in a pause
+	}
+	return nil
 }
 
 // runPlaybooks is one run.

@@ -3,10 +3,10 @@ package operation
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/provision"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // remove lets Terraform remove the instance. If slurm.conf changes with that, the node is handed to power saving after
@@ -36,33 +36,26 @@ func (o *operation) remove() error {
 	return nil
 }
 
-// removal retries passing failures: while Nova deletes an instance in ERROR or BUILD, the provider fails on its state,
-// and a second removal succeeds when it is gone.
+// removal retries all failures but refusals: while the cloud deletes an instance in ERROR or BUILD, the provider may fail
+// on its state, and a second removal succeeds when it is gone.
 func (o *operation) removal(ctx context.Context) error {
-	wait := o.timing.Pause
-	var last error
-	for {
-		made, err := o.ask(ctx, o.removes())
-		o.settled = made.Settled
+	limit := tries{first: o.timing.Pause, note: func(err error, pause time.Duration) {
+		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", pause, said(err)))
+	}}
+	return limit.retry(ctx, func(last error) (again bool, err error) {
+		removed, err := o.ask(ctx, o.removes())
+		o.settled = removed.Settled
 		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
-		if refused && last != nil { // this is not the first attempt
-			o.note(said(err))
-			return last
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			o.endLife()
 			o.removeShelved(ctx)
+		case refused && last != nil:
+			o.note(said(err))
+			return false, last
 		}
-		if err == nil || refused || ctx.Err() != nil {
-			return err
-		}
-		last = err
-		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", wait, said(err)))
-		if sleep.For(ctx, wait) != nil {
-			return err
-		}
-		wait *= 2
-	}
+		return !refused, err
+	})
 }
 
 // removeShelved removes the image that the cloud may have left, if the instance was deleted while it was shelved.
