@@ -252,7 +252,7 @@ func (t *run) outdated(ctx context.Context, calls []*call) bool {
 
 // errSilent ends a plan by Terraform that takes too long. The provider has no time limit for an answer of the cloud.
 var errSilent = reconfigure.Classify(reconfigure.ClassCloud, errors.New("the plan of Terraform did not end in time: a "+
-	"service of the cloud, Nova or Neutron, accepts calls and does not answer; ask the cloud's administrators"))
+	"service of the cloud accepts calls and does not answer; ask the cloud's administrators"))
 
 // awaitLock reports whether to try again after another process had the lock of the state: until the lock timeout. It
 // records the holder of the lock, and how to release it, at once, since a killed Terraform may have left the lock.
