@@ -39,8 +39,8 @@ func (o *operation) capture() error {
 
 // image returns the image, which an earlier worker may have begun.
 func (o *operation) image() (reconfigure.Image, error) {
-	_, deps := o.using()
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timing.Image, errImage)
+	deps := o.deps()
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.operator.timing.Image, errImage)
 	defer cancel()
 	image, found, err := deps.Images.Image(ctx, o.change.Image, o.change.Requests[0])
 	if err != nil {
@@ -77,7 +77,7 @@ func (o *operation) clean(ctx context.Context) error {
 		return fmt.Errorf("it is not cleaned, since Slurm could not be told: %w", err)
 	}
 	o.unfit = true
-	cluster, deps := o.using()
+	cluster, deps := o.operator.using()
 	if err := deps.Cleaner.Clean(ctx, cluster, o.instance); err != nil {
 		return byDefault(reconfigure.ClassPlaybook, o.cause(err))
 	}
@@ -154,6 +154,6 @@ func (o *operation) powerOff() error {
 
 // insist repeats a failing command to Slurm for about a minute.
 func (o *operation) insist(ctx context.Context, do func() error) error {
-	limit := tries{first: o.timing.Pause, longest: time.Minute, most: 6}
+	limit := tries{first: o.operator.timing.Pause, longest: time.Minute, most: 6}
 	return limit.retry(ctx, func(error) (again bool, err error) { return true, do() })
 }

@@ -74,9 +74,12 @@ func (o *operation) provision() error {
 	if o.round.Seen.Desired[o.change.Node].HasInstance() { // the cloud may still carry out an interrupted run
 		o.awaitBuilt()
 	}
-	limit := tries{first: o.timing.Pause, most: 5, within: o.within(), note: func(err error, pause time.Duration) {
-		o.note(fmt.Sprintf("tried again in %s: %s", pause, said(err)))
-	}}
+	limit := tries{
+		first: o.operator.timing.Pause, most: 5, within: o.within(),
+		note: func(err error, pause time.Duration) {
+			o.note(fmt.Sprintf("tried again in %s: %s", pause, said(err)))
+		},
+	}
 	return limit.retry(o.ctx, func(last error) (again bool, err error) {
 		made, err := o.ask(o.ctx, o.makes())
 		switch {
@@ -102,7 +105,7 @@ func (o *operation) made(r provision.Result) {
 	} else {
 		o.beginLife(r.Instance.ID, o.taken)
 	}
-	o.found(map[string]reconfigure.Instance{o.change.Node: r.Instance})
+	o.operator.found(map[string]reconfigure.Instance{o.change.Node: r.Instance})
 }
 
 // hurried reports whether most of the node's time had passed before the cloud had its instance, because of the control
@@ -153,16 +156,14 @@ func (o *operation) boot(fresh bool) error {
 
 // answers waits until the instance answers by SSH.
 func (o *operation) answers(fresh bool) error {
-	_, deps := o.using()
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	defer cancel()
-	return deps.Waiter.Wait(ctx, o.instance, fresh)
+	return o.deps().Waiter.Wait(ctx, o.instance, fresh)
 }
 
 // reconfigure configures an instance that exists. A worker may have died before the instance had booted.
 func (o *operation) reconfigure() error {
-	_, deps := o.using()
-	known, err := deps.Waiter.Known(o.ctx, o.instance)
+	known, err := o.deps().Waiter.Known(o.ctx, o.instance)
 	switch {
 	case err != nil:
 		return o.cause(err)
@@ -214,7 +215,7 @@ func (o *operation) settle() {
 		if err != nil {
 			o.note("Terraform's state is behind the cloud: " + err.Error())
 		}
-	case <-o.Operator.ctx.Done():
+	case <-o.operator.ctx.Done():
 	}
 	o.settled = nil
 }
@@ -222,14 +223,14 @@ func (o *operation) settle() {
 // awaitBuilt waits while the cloud still makes an instance of an earlier run: when it is ACTIVE it can be adopted, and
 // need not be made again.
 func (o *operation) awaitBuilt() {
-	ctx, cancel := context.WithTimeout(o.ctx, o.timing.Build)
+	ctx, cancel := context.WithTimeout(o.ctx, o.operator.timing.Build)
 	defer cancel()
 	for {
-		servers, err := o.serversOfNode(ctx, o.change.Node)
+		servers, err := o.operator.serversOfNode(ctx, o.change.Node)
 		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 			return s.Status == reconfigure.ServerBuilding && s.Created.After(o.change.Since)
 		})
-		if err != nil || !building || sleep.For(ctx, o.timing.Poll) != nil {
+		if err != nil || !building || sleep.For(ctx, o.operator.timing.Poll) != nil {
 			return
 		}
 	}
@@ -253,14 +254,14 @@ func (o *operation) adopt() error {
 		return nil
 	}
 	o.instance = adopted.Instance
-	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.Instance})
+	o.operator.found(map[string]reconfigure.Instance{o.change.Node: adopted.Instance})
 	return o.boot(false)
 }
 
 // isGone reports whether the cloud has no instance of the node with this id, or none at all if id is empty. It is false
 // if the cloud does not answer.
 func (o *operation) isGone(id string) bool {
-	servers, err := o.serversOfNode(o.ctx, o.change.Node)
+	servers, err := o.operator.serversOfNode(o.ctx, o.change.Node)
 	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
 }
 
@@ -302,8 +303,7 @@ func (o *operation) restart() error {
 		return o.makeAnew()
 	}
 	o.progress.touch(true)
-	_, deps := o.using()
-	if err := deps.Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
+	if err := o.deps().Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
 		return byDefault(reconfigure.ClassBoot, o.cause(err))
 	}
 	return o.boot(false)
@@ -312,8 +312,7 @@ func (o *operation) restart() error {
 // learnKey waits for an instance that runs and whose host key is unknown, before it is rebooted: its console log may not
 // show the key again. If it does not answer in time, it is rebooted all the same, since that may help.
 func (o *operation) learnKey() error {
-	_, deps := o.using()
-	known, err := deps.Waiter.Known(o.ctx, o.instance)
+	known, err := o.deps().Waiter.Known(o.ctx, o.instance)
 	if err != nil || known || !o.runs() {
 		return o.cause(err)
 	}

@@ -68,9 +68,8 @@ func (o *operation) onHost(s reconfigure.Server) { o.life.Host = cmp.Or(o.life.H
 
 // recordLife, like record, writes nothing after the operator's end.
 func (o *operation) recordLife(l reconfigure.Life) {
-	if o.Operator.ctx.Err() != nil {
+	if o.operator.ctx.Err() != nil {
 		return
 	}
-	_, deps := o.using()
-	deps.Recorder.Record(reconfigure.Event{Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Life: &l})
+	o.deps().Recorder.Record(reconfigure.Event{Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Life: &l})
 }

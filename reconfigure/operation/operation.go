@@ -15,7 +15,7 @@ import (
 
 // operation carries out one planned change. Its fields belong to its own goroutine, unless they say otherwise.
 type operation struct {
-	*Operator
+	operator  *Operator
 	round     *round
 	change    reconfigure.Change // does not change; other goroutines read it
 	remark    string             // for the verdict, instead of the change's note
@@ -57,7 +57,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 	if err == nil {
 		err = o.act()
 	}
-	if o.Operator.ctx.Err() != nil {
+	if o.operator.ctx.Err() != nil {
 		return v, false
 	}
 	v = o.verdict(err)
@@ -66,7 +66,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 		o.fail(err)
 	}
 	o.finish(err)
-	return v, o.Operator.ctx.Err() == nil
+	return v, o.operator.ctx.Err() == nil
 }
 
 // act does the change's action.
@@ -120,13 +120,18 @@ func (o *operation) enter(phase reconfigure.Phase) {
 	o.record(phase, reconfigure.Begun, "")
 }
 
+// deps returns the adapters for what begins now.
+func (o *operation) deps() Deps {
+	_, deps := o.operator.using()
+	return deps
+}
+
 // record writes nothing after the operator's end, since another worker may act on the node then.
 func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, message string) {
-	if o.Operator.ctx.Err() != nil {
+	if o.operator.ctx.Err() != nil {
 		return
 	}
-	_, deps := o.using()
-	deps.Recorder.Record(reconfigure.Event{
+	o.deps().Recorder.Record(reconfigure.Event{
 		Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Phase: phase, Level: level, Message: message,
 	})
 }

@@ -35,7 +35,8 @@ type Operator struct {
 	notices     *batcher.Batcher[jobNotice, struct{}]
 	sums        *batcher.Batcher[summing, string]
 
-	wait sync.WaitGroup // for everything that was started
+	wait   sync.WaitGroup // for everything that was started
+	groups arrivals
 
 	lock      sync.Mutex
 	ctx       context.Context // the operator's own context; runs that serve several operations end with it
@@ -44,7 +45,25 @@ type Operator struct {
 	instances map[string]reconfigure.Instance // their last known state from Terraform or the cloud
 	noMore    map[string]bool                 // ids of instances that the cloud no longer has
 	underWay  map[string]*operation           // by node
-	cameUp    map[string]time.Time            // by group: when the last of its instances came up
+}
+
+// arrivals has the time at which the last instance of each group came up.
+type arrivals struct {
+	lock sync.Mutex
+	at   map[string]time.Time
+}
+
+func (a *arrivals) cameUp(group string, at time.Time) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.at[group] = at
+}
+
+// last returns the zero time if no instance has come up.
+func (a *arrivals) last(group string) time.Time {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.at[group]
 }
 
 // New makes an operator for a cluster. When ctx ends, the operator and all that it has started end at once, without
@@ -53,7 +72,7 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	o := &Operator{
 		timing: timing, ctx: ctx, deps: deps, cluster: cluster,
 		instances: map[string]reconfigure.Instance{}, noMore: map[string]bool{}, underWay: map[string]*operation{},
-		cameUp: map[string]time.Time{},
+		groups: arrivals{at: map[string]time.Time{}},
 	}
 	runs, asks, tells := o.together(timing.Quiet, timing.Longest), o.together(0, 0), o.together(atOnce, atOnce)
 	o.provisioner = provision.New(ctx, provision.Config{
@@ -188,7 +207,7 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 // operation makes the operation of a change.
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	op := &operation{
-		Operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
+		operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
 		instance: r.Seen.Instances[c.Node], finished: c.Action.Boots(),
 		unfit: r.Seen.States[c.Node].Unfit(),
 	}

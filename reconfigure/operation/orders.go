@@ -14,7 +14,7 @@ func (o *operation) ask(ctx context.Context, order provision.Order) (provision.R
 	}
 	o.progress.wait(true)
 	defer o.round.provisioned(o)
-	return o.provisioner.In(o.shard()).Do(ctx, order, o.hear)
+	return o.operator.provisioner.In(o.shard()).Do(ctx, order, o.hear)
 }
 
 // hear handles the events of an order. They may come after the operation has continued.

@@ -39,7 +39,8 @@ func (o *operation) configure() error {
 	}
 	o.ready.Store(true)
 	limit := tries{
-		first: o.timing.Pause, longest: 30 * time.Second, within: o.within(), note: func(err error, pause time.Duration) {
+		first: o.operator.timing.Pause, longest: 30 * time.Second, within: o.within(),
+		note: func(err error, pause time.Duration) {
 			o.note(fmt.Sprintf("the playbooks run again in %s: %s", pause, said(err)))
 		},
 	}
@@ -62,7 +63,7 @@ func (o *operation) configure() error {
 // runPlaybooks is one run.
 func (o *operation) runPlaybooks() error {
 	o.progress.wait(true)
-	out, err := o.playbooks.Do(o.ctx, configuring{o})
+	out, err := o.operator.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
 		o.started, o.seen = true, out.seen
 		o.keepSum(out)

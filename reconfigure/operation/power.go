@@ -17,8 +17,9 @@ import (
 func (o *operation) stop() error {
 	o.enter(reconfigure.PhaseApply)
 	whole := o.ctx
-	hangs := fmt.Errorf("instance %s is not %s after %s", o.instance.ID, stopped(o.change.Spec.Power), o.timing.Stop)
-	limited, cancel := context.WithTimeoutCause(whole, o.timing.Stop, hangs)
+	longest := o.operator.timing.Stop
+	hangs := fmt.Errorf("instance %s is not %s after %s", o.instance.ID, stopped(o.change.Spec.Power), longest)
+	limited, cancel := context.WithTimeoutCause(whole, longest, hangs)
 	o.ctx = limited
 	err := o.provision()
 	o.ctx = whole
@@ -83,7 +84,7 @@ func (o *operation) differs(err error) bool {
 
 // runs reports whether the cloud has the instance as running. It is false if the cloud does not answer.
 func (o *operation) runs() bool {
-	servers, err := o.serversOfNode(o.ctx, o.change.Node)
+	servers, err := o.operator.serversOfNode(o.ctx, o.change.Node)
 	return err == nil && slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 		return s.ID == o.instance.ID && s.Active()
 	})
@@ -99,8 +100,7 @@ func (o *operation) startSlurmd() bool {
 	if !o.unchanged() {
 		return false
 	}
-	_, deps := o.using()
-	if err := deps.Starter.StartSlurmd(o.ctx, o.instance); err != nil {
+	if err := o.deps().Starter.StartSlurmd(o.ctx, o.instance); err != nil {
 		o.note("the playbooks run, since slurmd could not be started: " + said(err))
 		return false
 	}
@@ -167,14 +167,13 @@ func (o *Operator) sumAll(r *batcher.Run[summing, string]) {
 // unchanged reports whether the playbooks would not change the instance: its disk is as they left it, and all of their
 // inputs are the same as then.
 func (o *operation) unchanged() bool {
-	_, deps := o.using()
 	node := o.change.Node
-	was, err := deps.Sums.Sum(o.ctx, node)
+	was, err := o.deps().Sums.Sum(o.ctx, node)
 	if err != nil || was == "" {
 		o.note("the playbooks run, since it is unknown what it was configured from")
 		return false
 	}
-	now, err := o.sums.Do(o.ctx, summing{node: node, instance: o.instance})
+	now, err := o.operator.sums.Do(o.ctx, summing{node: node, instance: o.instance})
 	if err == nil && now != was {
 		err = errors.New("what it is configured from has changed")
 	}
@@ -244,7 +243,7 @@ func (o *operation) keepSum(out outcome) {
 	if out.sum == "" {
 		return
 	}
-	if _, err := o.sums.Do(o.ctx, summing{node: o.change.Node, told: out.told, keep: out.sum}); err != nil {
+	if _, err := o.operator.sums.Do(o.ctx, summing{node: o.change.Node, told: out.told, keep: out.sum}); err != nil {
 		o.note("the playbooks will run at its next start: " + err.Error())
 	}
 }

@@ -13,15 +13,15 @@ import (
 // the playbooks have run.
 func (o *operation) remove() error {
 	o.enter(reconfigure.PhaseApply)
-	stays := fmt.Errorf("%w %s after its removal began", provision.ErrStays, o.timing.Remove)
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timing.Remove, stays)
+	stays := fmt.Errorf("%w %s after its removal began", provision.ErrStays, o.operator.timing.Remove)
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.operator.timing.Remove, stays)
 	defer cancel()
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
 	o.leaveGate()
 	o.settle()
-	o.gone(o.change.Node)
+	o.operator.gone(o.change.Node)
 	if !o.change.HandOver {
 		return nil
 	}
@@ -36,10 +36,10 @@ func (o *operation) remove() error {
 	return nil
 }
 
-// removal retries all failures but refusals: while the cloud deletes an instance in ERROR or BUILD, the provider may fail
-// on its state, and a second removal succeeds when it is gone.
+// removal retries all failures but refusals: while the cloud deletes an instance in ERROR or BUILD, the provider may
+// fail on its state, and a second removal succeeds when it is gone.
 func (o *operation) removal(ctx context.Context) error {
-	limit := tries{first: o.timing.Pause, note: func(err error, pause time.Duration) {
+	limit := tries{first: o.operator.timing.Pause, note: func(err error, pause time.Duration) {
 		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", pause, said(err)))
 	}}
 	return limit.retry(ctx, func(last error) (again bool, err error) {
@@ -60,8 +60,7 @@ func (o *operation) removal(ctx context.Context) error {
 
 // removeShelved removes the image that the cloud may have left, if the instance was deleted while it was shelved.
 func (o *operation) removeShelved(ctx context.Context) {
-	_, deps := o.using()
-	images, saves := deps.Cloud.(ShelvedImages)
+	images, saves := o.deps().Cloud.(ShelvedImages)
 	group, declared := o.round.Cluster.GroupOf(o.change.Node)
 	shelves := declared && group.WhenIdle.Power() == reconfigure.Shelved
 	if !saves || !shelves || o.instance.ID == "" {
@@ -79,14 +78,14 @@ func (o *operation) removeShelved(ctx context.Context) {
 
 // discard removes the remains of an attempt.
 func (o *operation) discard(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timing.Remove, provision.ErrStays)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.operator.timing.Remove, provision.ErrStays)
 	defer cancel()
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
 	o.instance, o.finished, o.removed = reconfigure.Instance{}, false, true
 	o.progress.touch(false)
-	o.gone(o.change.Node)
+	o.operator.gone(o.change.Node)
 	return nil
 }
 

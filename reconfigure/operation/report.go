@@ -29,7 +29,7 @@ func public(err error) string { return reconfigure.ClassOf(err).Said(reconfigure
 // fail records a failure, tells Slurm, which then requeues the jobs at once and not at ResumeTimeout, and comments on
 // the jobs. If Slurm does not answer, that is only noted.
 func (o *operation) fail(err error) {
-	ctx := o.Operator.ctx
+	ctx := o.operator.ctx
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
@@ -58,7 +58,7 @@ func (o *operation) awaitedNow(ctx context.Context) bool {
 // the slurmd of a failed node may register, or still run. A drain that is not ours stays as it is: DOWN would replace
 // its reason, and power saving would end it.
 func (o *operation) tellSlurm(ctx context.Context, reason string) error {
-	if _, err := o.control(); err != nil {
+	if _, err := o.operator.control(); err != nil {
 		return nil // without a control node, no job waits
 	}
 	state, err := o.state(ctx)
@@ -115,7 +115,7 @@ func (o *operation) tellOwners(ctx context.Context, err error) {
 	if len(jobs) == 0 {
 		return
 	}
-	if _, problem := o.notices.Do(ctx, jobNotice{jobs, notice(err)}); problem != nil {
+	if _, problem := o.operator.notices.Do(ctx, jobNotice{jobs, notice(err)}); problem != nil {
 		o.note("the owners of the jobs that wait could not be told: " + problem.Error())
 	}
 }
@@ -132,7 +132,7 @@ func notice(err error) string {
 // Slurm, and ends a drain that is no longer needed. A persistent node, the control node and a node that an
 // administrator has drained keep a finished instance, so that an administrator can inspect it.
 func (o *operation) finish(err error) {
-	ctx, good := o.Operator.ctx, err == nil
+	ctx, good := o.operator.ctx, err == nil
 	if good {
 		o.record(o.phase, reconfigure.Done, "")
 	}
@@ -145,7 +145,7 @@ func (o *operation) finish(err error) {
 	defer func() {
 		o.settle() // otherwise the next plan may see an instance that Terraform has not finished yet
 		if o.removed {
-			o.gone(o.change.Node)
+			o.operator.gone(o.change.Node)
 		}
 	}()
 	if o.toldDown && !o.persistent() {
@@ -186,9 +186,9 @@ func (o *operation) leftOver(err error) bool {
 // which is removed soon. An error is only noted.
 func (o *operation) collectEvidence(err error) {
 	const longest = 30 * time.Second
-	ctx, cancel := context.WithTimeout(o.Operator.ctx, longest)
+	ctx, cancel := context.WithTimeout(o.operator.ctx, longest)
 	defer cancel()
-	_, deps := o.using()
+	deps := o.deps()
 	var evidence []reconfigure.Evidence
 	keep := func(kind reconfigure.Witness, text string) {
 		if text == "" {
@@ -229,17 +229,13 @@ func (o *operation) count(v reconfigure.Verdict, err error) {
 	})
 	made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace || v.Action == reconfigure.Boot
 	if v.Status == reconfigure.StatusDone && made {
-		o.lock.Lock()
-		o.cameUp[group.Name] = time.Now()
-		o.lock.Unlock()
+		o.operator.groups.cameUp(group.Name, time.Now())
 	}
 }
 
 // spared reports whether a failure does not count for the group. The probe of a group ends with any verdict.
 func (o *operation) spared(v reconfigure.Verdict, err error, group string) bool {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	late := v.Class.Boots() && o.cameUp[group].After(o.round.Seen.Time)
+	late := v.Class.Boots() && o.operator.groups.last(group).After(o.round.Seen.Time)
 	return !o.change.Probe && (late || errors.Is(err, reconfigure.ErrGivenUp))
 }
 
@@ -253,8 +249,7 @@ func (o *operation) probe() {
 }
 
 func (o *operation) health(group string, update func(reconfigure.Health) reconfigure.Health) {
-	_, deps := o.using()
-	if err := deps.Health.UpdateHealth(o.Operator.ctx, group, update); err != nil {
+	if err := o.deps().Health.UpdateHealth(o.operator.ctx, group, update); err != nil {
 		o.note("the health of group " + group + " could not be kept: " + err.Error())
 	}
 }

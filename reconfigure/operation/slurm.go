@@ -52,7 +52,7 @@ func (o *Operator) statesOf(ctx context.Context, nodes nodeset.NodeSet) (map[str
 
 // state returns the node's current state in Slurm; the zero value if Slurm does not know it.
 func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
-	states, err := o.statesOf(ctx, nodeset.Of(o.change.Node))
+	states, err := o.operator.statesOf(ctx, nodeset.Of(o.change.Node))
 	return states[o.change.Node], err
 }
 
@@ -136,7 +136,7 @@ type update struct {
 
 // update sends a command about the node to Slurm, together with those about others.
 func (o *operation) update(ctx context.Context, kind updateKind, reason string) error {
-	_, err := o.updates.Do(ctx, update{o.change.Node, kind, reason})
+	_, err := o.operator.updates.Do(ctx, update{o.change.Node, kind, reason})
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 // wait is short. At its end, the last answer counts.
 func (o *operation) verify() error {
 	o.enter(reconfigure.PhaseVerify)
-	longest := o.timing.Register
+	longest := o.operator.timing.Register
 	if limit := o.round.Cluster.Slurm.ResumeTimeout; limit > 0 {
 		longest = min(longest, limit)
 	}
@@ -33,7 +33,7 @@ func (o *operation) verify() error {
 		case ctx.Err() == nil:
 			problem = err
 		}
-		if sleep.For(ctx, o.timing.Poll) == nil {
+		if sleep.For(ctx, o.operator.timing.Poll) == nil {
 			continue
 		}
 		if late := o.overtaken(); late != nil {
@@ -74,7 +74,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 				fmt.Errorf("slurmd did not register in time: Slurm has it as %s%s", describe(state), wrongClock(o.seen.Clock))), nil
 		}
 	}
-	servers, err := o.serversOfNode(ctx, o.change.Node)
+	servers, err := o.operator.serversOfNode(ctx, o.change.Node)
 	switch {
 	case err != nil && ctx.Err() == nil: // an earlier answer no longer counts
 		return err, nil
