@@ -40,7 +40,7 @@ func (o *operation) capture() error {
 // image returns the image, which an earlier worker may have begun.
 func (o *operation) image() (reconfigure.Image, error) {
 	deps := o.deps()
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.operator.timing.Image, errImage)
+	ctx, cancel := context.WithTimeoutCause(o.term.ctx, o.operator.timing.Image, errImage)
 	defer cancel()
 	image, found, err := deps.Images.Image(ctx, o.change.Image, o.change.Requests[0])
 	if err != nil {
@@ -79,7 +79,7 @@ func (o *operation) clean(ctx context.Context) error {
 	o.unfit = true
 	cluster, deps := o.operator.using()
 	if err := deps.Cleaner.Clean(ctx, cluster, o.instance); err != nil {
-		return byDefault(reconfigure.ClassPlaybook, o.cause(err))
+		return byDefault(reconfigure.ClassPlaybook, o.term.cause(err))
 	}
 	return nil
 }
@@ -106,15 +106,15 @@ func (o *operation) unmark(ctx context.Context) error {
 // bootedSince reports whether the node has been made anew since the image was begun: a slurmd cannot register on a disk
 // that was cleaned.
 func (o *operation) bootedSince(image reconfigure.Image) bool {
-	state, err := o.state(o.ctx)
+	state, err := o.state(o.term.ctx)
 	return err == nil && state.Ready() && state.Boot.After(image.Created)
 }
 
 // anewAfterImage makes the node anew, or removes the instance of a cloud node and hands the node to power saving.
 func (o *operation) anewAfterImage() error {
-	state, err := o.state(o.ctx)
+	state, err := o.state(o.term.ctx)
 	if err == nil && state.Up() && !state.Unfit() { // the drain was ended, or has another reason
-		if err := o.mark(o.ctx); err != nil {
+		if err := o.mark(o.term.ctx); err != nil {
 			o.note("it could not be drained again: " + err.Error())
 		}
 	}
@@ -122,10 +122,10 @@ func (o *operation) anewAfterImage() error {
 		return o.bringUp()
 	}
 	o.enter(reconfigure.PhaseApply)
-	if err := o.discard(o.ctx); err != nil {
+	if err := o.discard(o.term.ctx); err != nil {
 		return err
 	}
-	if err := o.insist(o.ctx, o.powerOff); err != nil {
+	if err := o.insist(o.term.ctx, o.powerOff); err != nil {
 		return fmt.Errorf("its instance is removed, but Slurm could not be told that it is powered down: %w", err)
 	}
 	return nil
@@ -133,23 +133,23 @@ func (o *operation) anewAfterImage() error {
 
 // powerOff hands a node without an instance to power saving, and ends its drain. Another user's drain stays.
 func (o *operation) powerOff() error {
-	state, err := o.state(o.ctx)
+	state, err := o.state(o.term.ctx)
 	switch {
 	case err != nil || state.ForeignDrain():
 		return err
 	case state.PoweringUp() || state.PoweringDown() || state.PoweredDown():
 	default:
-		if err := o.update(o.ctx, updatePowerDown, ""); err != nil {
+		if err := o.update(o.term.ctx, updatePowerDown, ""); err != nil {
 			return err
 		}
 	}
-	if err := o.undrainStale(o.ctx); err != nil {
+	if err := o.undrainStale(o.term.ctx); err != nil {
 		return err
 	}
-	if state, err = o.state(o.ctx); err != nil || !state.Ours() || state.Drained() {
+	if state, err = o.state(o.term.ctx); err != nil || !state.Ours() || state.Drained() {
 		return err
 	}
-	return o.update(o.ctx, updateReason, "") // Slurm keeps it when it ends the drain with the power down
+	return o.update(o.term.ctx, updateReason, "") // Slurm keeps it when it ends the drain with the power down
 }
 
 // insist repeats a failing command to Slurm for about a minute.

@@ -39,17 +39,17 @@ func (o *operation) attempts(first func() error) error {
 // retries reports whether another attempt may succeed. There is none after slurmd was started: it can register at any
 // moment, and the job that waits for the node would begin on an instance that is being removed.
 func (o *operation) retries(err error, attempt int, took time.Duration) bool {
-	return reconfigure.ClassOf(err).Boots() && !o.started && o.ctx.Err() == nil && attempt < o.change.Retries &&
-		took <= o.left()
+	return reconfigure.ClassOf(err).Boots() && !o.started && o.term.ctx.Err() == nil && attempt < o.change.Retries &&
+		took <= left(o.term.ctx)
 }
 
 // another removes the remains of the last attempt. The next attempt may begin only if nothing remains, and if Slurm
 // still waits for the node: it may have been suspended or given up meanwhile.
 func (o *operation) another() error {
-	if err := o.discard(o.ctx); err != nil {
+	if err := o.discard(o.term.ctx); err != nil {
 		return fmt.Errorf("its instance could not be removed: %w", err)
 	}
-	state, err := o.state(o.ctx)
+	state, err := o.state(o.term.ctx)
 	if err != nil {
 		return err
 	}
@@ -63,25 +63,25 @@ func (o *operation) another() error {
 func (o *operation) bringUp() error {
 	o.enter(reconfigure.PhaseApply)
 	o.progress.forget()
-	if err := o.provision(); err != nil {
+	if err := o.provision(o.term.ctx); err != nil {
 		return err
 	}
 	return o.boot(o.fresh())
 }
 
 // provision lets Terraform make the instance. Passing failures are retried, within the deadline.
-func (o *operation) provision() error {
+func (o *operation) provision(ctx context.Context) error {
 	if o.round.Seen.Desired[o.change.Node].HasInstance() { // the cloud may still carry out an interrupted run
-		o.awaitBuilt()
+		o.awaitBuilt(ctx)
 	}
 	limit := tries{
-		first: o.operator.timing.Pause, most: 5, within: o.within(),
+		first: o.operator.timing.Pause, most: 5, within: within(ctx),
 		note: func(err error, pause time.Duration) {
 			o.note(fmt.Sprintf("tried again in %s: %s", pause, said(err)))
 		},
 	}
-	return limit.retry(o.ctx, func(last error) (again bool, err error) {
-		made, err := o.ask(o.ctx, o.makes())
+	return limit.retry(ctx, func(last error) (again bool, err error) {
+		made, err := o.ask(ctx, o.makes())
 		switch {
 		case err == nil:
 			o.made(made)
@@ -92,7 +92,7 @@ func (o *operation) provision() error {
 		case last != nil && errors.Is(err, errLate):
 			return false, fmt.Errorf("%w: %w", err, last)
 		}
-		err = o.late(err)
+		err = o.term.late(err, o.progress.get())
 		return reconfigure.ClassOf(err).Passing(), err
 	})
 }
@@ -108,30 +108,6 @@ func (o *operation) made(r provision.Result) {
 	o.operator.found(map[string]reconfigure.Instance{o.change.Node: r.Instance})
 }
 
-// hurried reports whether most of the node's time had passed before the cloud had its instance, because of the control
-// host or the queue for Terraform. If such an instance is late, that says nothing about its group.
-func (o *operation) hurried() bool {
-	made := o.progress.get().made
-	return made.IsZero() || made.Sub(o.began) > o.change.Deadline.Sub(o.began)/2
-}
-
-// overtaken returns errLate if the node's time has ended and its instance had little of it; else nil.
-func (o *operation) overtaken() error {
-	if errors.Is(context.Cause(o.ctx), errLate) && o.hurried() {
-		return errLate
-	}
-	return nil
-}
-
-// late classifies the end of the node's time. If the operation only waited for a run, or its instance had little of the
-// time, the instance is not at fault.
-func (o *operation) late(err error) error {
-	if errors.Is(err, errLate) && !o.progress.get().waiting && !o.hurried() {
-		return reconfigure.Classify(reconfigure.ClassBoot, err)
-	}
-	return err
-}
-
 // fresh reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
 // both. An earlier worker may have learned the key of an instance that was made before the plan.
 func (o *operation) fresh() bool {
@@ -144,11 +120,11 @@ func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
 	o.progress.appeared(reconfigure.Server{ID: o.instance.ID})
 	err := o.answers(fresh)
-	if late := o.overtaken(); err != nil && late != nil {
+	if late := o.term.overtaken(o.progress.get().made); err != nil && late != nil {
 		return late
 	}
 	if err != nil {
-		return byDefault(reconfigure.ClassSSH, o.cause(err))
+		return byDefault(reconfigure.ClassSSH, o.term.cause(err))
 	}
 	o.passed(booted)
 	return o.configureAndVerify()
@@ -156,17 +132,17 @@ func (o *operation) boot(fresh bool) error {
 
 // answers waits until the instance answers by SSH.
 func (o *operation) answers(fresh bool) error {
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
+	ctx, cancel := context.WithTimeoutCause(o.term.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	defer cancel()
 	return o.deps().Waiter.Wait(ctx, o.instance, fresh)
 }
 
 // reconfigure configures an instance that exists. A worker may have died before the instance had booted.
 func (o *operation) reconfigure() error {
-	known, err := o.deps().Waiter.Known(o.ctx, o.instance)
+	known, err := o.deps().Waiter.Known(o.term.ctx, o.instance)
 	switch {
 	case err != nil:
-		return o.cause(err)
+		return o.term.cause(err)
 	case !known:
 		return o.boot(false)
 	}
@@ -175,15 +151,6 @@ func (o *operation) reconfigure() error {
 
 // errBoot ends the wait for SSH.
 var errBoot = errors.New("it did not answer in time")
-
-// cause returns why an attempt ended: the cause of the operation's end if it has ended, since that says more than a
-// cancelled context.
-func (o *operation) cause(err error) error {
-	if given := context.Cause(o.ctx); given != nil && errors.Is(given, reconfigure.ErrGivenUp) {
-		return given
-	}
-	return err
-}
 
 func (o *operation) configureAndVerify() error {
 	if !o.startSlurmd() {
@@ -222,8 +189,8 @@ func (o *operation) settle() {
 
 // awaitBuilt waits while the cloud still makes an instance of an earlier run: when it is ACTIVE it can be adopted, and
 // need not be made again.
-func (o *operation) awaitBuilt() {
-	ctx, cancel := context.WithTimeout(o.ctx, o.operator.timing.Build)
+func (o *operation) awaitBuilt(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, o.operator.timing.Build)
 	defer cancel()
 	for {
 		servers, err := o.operator.serversOfNode(ctx, o.change.Node)
@@ -240,11 +207,11 @@ func (o *operation) awaitBuilt() {
 // use, or it is the control node's, which is then configured.
 func (o *operation) adopt() error {
 	o.enter(reconfigure.PhaseApply)
-	o.awaitBuilt()
+	o.awaitBuilt(o.term.ctx)
 	if o.isGone("") && o.change.Node != o.round.Cluster.Control.Name {
 		return o.makeAnew()
 	}
-	adopted, err := o.ask(o.ctx, o.takes())
+	adopted, err := o.ask(o.term.ctx, o.takes())
 	if err != nil {
 		return err
 	}
@@ -261,14 +228,14 @@ func (o *operation) adopt() error {
 // isGone reports whether the cloud has no instance of the node with this id, or none at all if id is empty. It is false
 // if the cloud does not answer.
 func (o *operation) isGone(id string) bool {
-	servers, err := o.operator.serversOfNode(o.ctx, o.change.Node)
+	servers, err := o.operator.serversOfNode(o.term.ctx, o.change.Node)
 	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
 }
 
 // makeAnew makes an instance in place of a missing one, so nothing is lost. It refuses while Slurm has a job on the
 // node: the cloud may not list all of its servers.
 func (o *operation) makeAnew() error {
-	state, err := o.state(o.ctx)
+	state, err := o.state(o.term.ctx)
 	switch {
 	case err != nil:
 		return reconfigure.Classify(reconfigure.ClassRefused, fmt.Errorf("left alone: Slurm does not answer: %w", err))
@@ -296,15 +263,15 @@ func (o *operation) restart() error {
 	if err := o.learnKey(); err != nil {
 		return err
 	}
-	if err := o.guard(o.ctx); err != nil { // last, since a job can start until then
+	if err := o.guard(o.term.ctx); err != nil { // last, since a job can start until then
 		return err
 	}
 	if gone {
 		return o.makeAnew()
 	}
 	o.progress.touch(true)
-	if err := o.deps().Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
-		return byDefault(reconfigure.ClassBoot, o.cause(err))
+	if err := o.deps().Cloud.Reboot(o.term.ctx, o.instance.ID); err != nil {
+		return byDefault(reconfigure.ClassBoot, o.term.cause(err))
 	}
 	return o.boot(false)
 }
@@ -312,15 +279,15 @@ func (o *operation) restart() error {
 // learnKey waits for an instance that runs and whose host key is unknown, before it is rebooted: its console log may not
 // show the key again. If it does not answer in time, it is rebooted all the same, since that may help.
 func (o *operation) learnKey() error {
-	known, err := o.deps().Waiter.Known(o.ctx, o.instance)
+	known, err := o.deps().Waiter.Known(o.term.ctx, o.instance)
 	if err != nil || known || !o.runs() {
-		return o.cause(err)
+		return o.term.cause(err)
 	}
 	o.note("its host key is not known yet: it is awaited before the reboot, which may clear its console log")
 	if err := o.answers(false); err != nil {
 		o.note("it is rebooted although its host key is unknown: it " + said(err))
 	}
-	return context.Cause(o.ctx)
+	return context.Cause(o.term.ctx)
 }
 
 // takeUp continues a boot for the request that an earlier worker did not complete. An instance that no longer runs is
@@ -353,7 +320,7 @@ func (o *operation) goOn() error {
 		err = o.boot(false)
 	}
 	if o.change.At == reconfigure.PhaseApply && reconfigure.ClassOf(err) == reconfigure.ClassUnregistered &&
-		!errors.Is(err, errMisfit) && o.ctx.Err() == nil {
+		!errors.Is(err, errMisfit) && o.term.ctx.Err() == nil {
 		o.note("it is rebooted: " + said(err))
 		return o.restart()
 	}
@@ -367,7 +334,7 @@ func (o *operation) restoreEntry() error {
 		return nil
 	}
 	o.note("the map of nodes asks for another instance than the declared one, which it has: the entry is corrected")
-	_, err := o.ask(o.ctx, o.makes())
+	_, err := o.ask(o.term.ctx, o.makes())
 	return err
 }
 

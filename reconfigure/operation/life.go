@@ -15,7 +15,7 @@ func (o *operation) beginLife(id string, continues bool) {
 	spec := o.change.Spec
 	o.life = reconfigure.Life{
 		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
-		FlavorID: spec.FlavorID, Planned: o.began, Made: time.Now(), Continues: continues,
+		FlavorID: spec.FlavorID, Planned: o.term.began, Made: time.Now(), Continues: continues,
 	}
 	if a := o.progress.get().server; a.ID == id {
 		o.life.Made, o.life.Host = o.progress.get().at, a.Host

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,9 +19,7 @@ type operation struct {
 	change    reconfigure.Change // does not change; other goroutines read it
 	remark    string             // for the verdict, instead of the change's note
 	rejection error              // of a node that could not be planned: only Slurm is told
-
-	ctx    context.Context // ends at the node's deadline, and when the node is given up
-	cancel context.CancelCauseFunc
+	term      term
 
 	phase    reconfigure.Phase
 	was      reconfigure.NodeState // before the plan
@@ -41,17 +38,12 @@ type operation struct {
 
 	progress progress // with Terraform and Ansible; set by other goroutines
 
-	began time.Time              // the operation
-	seen  reconfigure.Configured // by the playbooks
-	life  reconfigure.Life       // of the new instance; without an id while there is none
+	seen reconfigure.Configured // by the playbooks
+	life reconfigure.Life       // of the new instance; without an id while there is none
 }
-
-// errLate ends an operation at the time when Slurm gives the node up.
-var errLate = errors.New("it was not ready before Slurm gives it up")
 
 // run carries out the change, and returns the verdict; false if the operator has ended before.
 func (o *operation) run() (v reconfigure.Verdict, ended bool) {
-	o.began = time.Now()
 	o.probe()
 	err := o.rejection
 	if err == nil {
@@ -176,28 +168,11 @@ func (o *operation) slowly(now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("it took %s, %s of them for packages that its image lacks: `reconfigure image create %s` makes an "+
-		"image that has them", now.Sub(o.began).Round(time.Second), o.seen.Installing.Round(time.Second), o.change.Node)
+		"image that has them", now.Sub(o.term.began).Round(time.Second), o.seen.Installing.Round(time.Second), o.change.Node)
 }
 
 // persistent reports whether the node must always have an instance, as the control node must.
 func (o *operation) persistent() bool {
 	c := o.round.Cluster
 	return o.change.Node == c.Control.Name || c.Persistent().Contains(o.change.Node)
-}
-
-// within returns the time until the node's deadline; zero without one.
-func (o *operation) within() time.Duration {
-	if deadline, limited := o.ctx.Deadline(); limited {
-		return time.Until(deadline)
-	}
-	return 0
-}
-
-// left returns the time until the node's deadline; a long time without one.
-func (o *operation) left() time.Duration {
-	deadline, limited := o.ctx.Deadline()
-	if !limited {
-		return time.Hour
-	}
-	return time.Until(deadline)
 }

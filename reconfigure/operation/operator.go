@@ -192,7 +192,7 @@ func awaited(plan reconfigure.Plan) reconfigure.Failures {
 
 // carry runs an operation to its end.
 func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
-	defer op.cancel(nil)
+	defer op.term.cancel(nil)
 	verdict, ended := op.run()
 	op.leaveGate()
 	op.round.leaveConfigured(op)
@@ -206,19 +206,11 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 
 // operation makes the operation of a change.
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
-	op := &operation{
-		operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
+	return &operation{
+		operator: o, round: r, change: c, term: newTerm(o.ctx, c.Deadline), phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
 		instance: r.Seen.Instances[c.Node], finished: c.Action.Boots(),
 		unfit: r.Seen.States[c.Node].Unfit(),
 	}
-	op.ctx, op.cancel = context.WithCancelCause(o.ctx)
-	if !c.Deadline.IsZero() {
-		var end context.CancelFunc
-		op.ctx, end = context.WithDeadlineCause(op.ctx, c.Deadline, errLate)
-		cancel := op.cancel
-		op.cancel = func(cause error) { cancel(cause); end() }
-	}
-	return op
 }
 
 // found stores the instances that Terraform or the cloud has; others stay as they were known.
@@ -287,7 +279,7 @@ func (o *Operator) endNeedless(s reconfigure.Suspended) {
 			continue
 		}
 		if a := op.change.Action; a == reconfigure.Create || a == reconfigure.Replace || a.Boots() {
-			op.cancel(reconfigure.ErrUnwanted)
+			op.term.cancel(reconfigure.ErrUnwanted)
 		}
 	}
 }
@@ -312,6 +304,6 @@ func (o *Operator) giveUp(refused reconfigure.Failures) {
 	}
 	o.lock.Unlock()
 	for i, op := range operations {
-		op.cancel(errs[i])
+		op.term.cancel(errs[i])
 	}
 }

@@ -31,7 +31,7 @@ type configureCall = batcher.Call[configuring, outcome]
 // sees the error.
 func (o *operation) configure() error {
 	o.enter(reconfigure.PhaseConfigure)
-	if err := o.round.sharedReady(o.ctx); err != nil {
+	if err := o.round.sharedReady(o.term.ctx); err != nil {
 		return err
 	}
 	if err := o.passGate(); err != nil {
@@ -39,7 +39,7 @@ func (o *operation) configure() error {
 	}
 	o.ready.Store(true)
 	limit := tries{
-		first: o.operator.timing.Pause, longest: 30 * time.Second, within: o.within(),
+		first: o.operator.timing.Pause, longest: 30 * time.Second, within: within(o.term.ctx),
 		note: func(err error, pause time.Duration) {
 			o.note(fmt.Sprintf("the playbooks run again in %s: %s", pause, said(err)))
 		},
@@ -47,7 +47,7 @@ func (o *operation) configure() error {
 	if limit.within == 0 {
 		limit.most = 5
 	}
-	err := limit.retry(o.ctx, func(last error) (again bool, err error) {
+	err := limit.retry(o.term.ctx, func(last error) (again bool, err error) {
 		err = o.runPlaybooks()
 		if last != nil && errors.Is(err, errLate) {
 			return false, fmt.Errorf("%w: %w", err, last)
@@ -55,7 +55,7 @@ func (o *operation) configure() error {
 		return reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.round.gate == nil, err
 	})
 	if err != nil {
-		return o.cause(err) // the operation may have ended in a pause
+		return o.term.cause(err) // the operation may have ended in a pause
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (o *operation) configure() error {
 // runPlaybooks is one run.
 func (o *operation) runPlaybooks() error {
 	o.progress.wait(true)
-	out, err := o.operator.playbooks.Do(o.ctx, configuring{o})
+	out, err := o.operator.playbooks.Do(o.term.ctx, configuring{o})
 	if err == nil {
 		o.started, o.seen = true, out.seen
 		o.keepSum(out)
@@ -73,7 +73,7 @@ func (o *operation) runPlaybooks() error {
 		o.started = !o.progress.get().waiting // the playbooks may have started it
 		return err                            // not a failure of the playbooks
 	}
-	return byDefault(reconfigure.ClassPlaybook, o.cause(err))
+	return byDefault(reconfigure.ClassPlaybook, o.term.cause(err))
 }
 
 // longestRun ends a run that hangs, which would delay every later one. For tasks on which a node may hang, the

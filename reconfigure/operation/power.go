@@ -16,23 +16,20 @@ import (
 // needed.
 func (o *operation) stop() error {
 	o.enter(reconfigure.PhaseApply)
-	whole := o.ctx
 	longest := o.operator.timing.Stop
 	hangs := fmt.Errorf("instance %s is not %s after %s", o.instance.ID, stopped(o.change.Spec.Power), longest)
-	limited, cancel := context.WithTimeoutCause(whole, longest, hangs)
-	o.ctx = limited
-	err := o.provision()
-	o.ctx = whole
+	ctx, cancel := context.WithTimeoutCause(o.term.ctx, longest, hangs)
+	err := o.provision(ctx)
 	cancel()
 	if err == nil {
 		o.settle()
 		return nil
 	}
-	if reconfigure.ClassOf(err) == reconfigure.ClassRefused && !o.differs(err) || o.ctx.Err() != nil {
+	if reconfigure.ClassOf(err) == reconfigure.ClassRefused && !o.differs(err) || o.term.ctx.Err() != nil {
 		return err
 	}
 	o.note("it is removed instead: " + said(err))
-	if problem := o.discard(o.ctx); problem != nil {
+	if problem := o.discard(o.term.ctx); problem != nil {
 		o.progress.touch(false) // it is left to the next suspend
 		return fmt.Errorf("%w; it could not be stopped: %s", problem, said(err))
 	}
@@ -57,10 +54,10 @@ func stopped(p reconfigure.Power) string {
 func (o *operation) start() error {
 	o.enter(reconfigure.PhaseApply)
 	runs := o.runs()
-	switch err := o.provision(); {
+	switch err := o.provision(o.term.ctx); {
 	case o.differs(err):
 		o.note("it is made anew: " + said(err))
-		if err := o.discard(o.ctx); err != nil {
+		if err := o.discard(o.term.ctx); err != nil {
 			return err
 		}
 		return o.bringUp()
@@ -84,7 +81,7 @@ func (o *operation) differs(err error) bool {
 
 // runs reports whether the cloud has the instance as running. It is false if the cloud does not answer.
 func (o *operation) runs() bool {
-	servers, err := o.operator.serversOfNode(o.ctx, o.change.Node)
+	servers, err := o.operator.serversOfNode(o.term.ctx, o.change.Node)
 	return err == nil && slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 		return s.ID == o.instance.ID && s.Active()
 	})
@@ -100,7 +97,7 @@ func (o *operation) startSlurmd() bool {
 	if !o.unchanged() {
 		return false
 	}
-	if err := o.deps().Starter.StartSlurmd(o.ctx, o.instance); err != nil {
+	if err := o.deps().Starter.StartSlurmd(o.term.ctx, o.instance); err != nil {
 		o.note("the playbooks run, since slurmd could not be started: " + said(err))
 		return false
 	}
@@ -168,12 +165,12 @@ func (o *Operator) sumAll(r *batcher.Run[summing, string]) {
 // inputs are the same as then.
 func (o *operation) unchanged() bool {
 	node := o.change.Node
-	was, err := o.deps().Sums.Sum(o.ctx, node)
+	was, err := o.deps().Sums.Sum(o.term.ctx, node)
 	if err != nil || was == "" {
 		o.note("the playbooks run, since it is unknown what it was configured from")
 		return false
 	}
-	now, err := o.operator.sums.Do(o.ctx, summing{node: node, instance: o.instance})
+	now, err := o.operator.sums.Do(o.term.ctx, summing{node: node, instance: o.instance})
 	if err == nil && now != was {
 		err = errors.New("what it is configured from has changed")
 	}
@@ -243,7 +240,7 @@ func (o *operation) keepSum(out outcome) {
 	if out.sum == "" {
 		return
 	}
-	if _, err := o.operator.sums.Do(o.ctx, summing{node: o.change.Node, told: out.told, keep: out.sum}); err != nil {
+	if _, err := o.operator.sums.Do(o.term.ctx, summing{node: o.change.Node, told: out.told, keep: out.sum}); err != nil {
 		o.note("the playbooks will run at its next start: " + err.Error())
 	}
 }

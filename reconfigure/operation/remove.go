@@ -14,7 +14,7 @@ import (
 func (o *operation) remove() error {
 	o.enter(reconfigure.PhaseApply)
 	stays := fmt.Errorf("%w %s after its removal began", provision.ErrStays, o.operator.timing.Remove)
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.operator.timing.Remove, stays)
+	ctx, cancel := context.WithTimeoutCause(o.term.ctx, o.operator.timing.Remove, stays)
 	defer cancel()
 	if err := o.removal(ctx); err != nil {
 		return err
@@ -27,10 +27,10 @@ func (o *operation) remove() error {
 	}
 	select {
 	case <-o.round.configured:
-	case <-o.ctx.Done():
-		return context.Cause(o.ctx)
+	case <-o.term.ctx.Done():
+		return context.Cause(o.term.ctx)
 	}
-	if err := o.handOver(o.ctx); err != nil {
+	if err := o.handOver(o.term.ctx); err != nil {
 		o.note("Slurm could not be told that it is powered down: " + err.Error())
 	}
 	return nil
@@ -106,14 +106,14 @@ func (o *operation) handOver(ctx context.Context) error {
 // drain keeps Slurm from starting jobs on the node, for the change's reason. A node that is already drained keeps its
 // reason. If the answer is lost, it checks whether the node is drained.
 func (o *operation) drain() error {
-	if state, err := o.state(o.ctx); err == nil && state.Drained() {
+	if state, err := o.state(o.term.ctx); err == nil && state.Drained() {
 		return nil
 	}
-	err := o.update(o.ctx, updateDrain, o.change.Reason)
+	err := o.update(o.term.ctx, updateDrain, o.change.Reason)
 	if err == nil {
 		return nil
 	}
-	state, unreachable := o.state(o.ctx)
+	state, unreachable := o.state(o.term.ctx)
 	switch {
 	case unreachable != nil: // the next plan drains it if it is not
 		o.note("it may not be drained: " + err.Error())
@@ -126,7 +126,7 @@ func (o *operation) drain() error {
 
 // undrain ends a drain of ours that is no longer needed.
 func (o *operation) undrain() error {
-	if err := o.undrainStale(o.ctx); err != nil {
+	if err := o.undrainStale(o.term.ctx); err != nil {
 		return fmt.Errorf("its drain could not be taken back: %w", err)
 	}
 	return nil

@@ -234,8 +234,8 @@ func (o *operation) passGate() error {
 	select {
 	case <-o.round.gate.open:
 		return nil
-	case <-o.ctx.Done():
-		return context.Cause(o.ctx)
+	case <-o.term.ctx.Done():
+		return context.Cause(o.term.ctx)
 	}
 }
 

@@ -18,7 +18,7 @@ func (o *operation) verify() error {
 	if limit := o.round.Cluster.Slurm.ResumeTimeout; limit > 0 {
 		longest = min(longest, limit)
 	}
-	ctx, cancel := context.WithTimeout(o.ctx, longest)
+	ctx, cancel := context.WithTimeout(o.term.ctx, longest)
 	defer cancel()
 	var missing, problem error
 	for {
@@ -36,14 +36,14 @@ func (o *operation) verify() error {
 		if sleep.For(ctx, o.operator.timing.Poll) == nil {
 			continue
 		}
-		if late := o.overtaken(); late != nil {
+		if late := o.term.overtaken(o.progress.get().made); late != nil {
 			return late
 		}
 		switch {
 		case missing != nil:
-			return o.cause(missing)
+			return o.term.cause(missing)
 		case problem != nil:
-			return o.cause(problem)
+			return o.term.cause(problem)
 		}
 		return context.Cause(ctx)
 	}
