@@ -79,10 +79,11 @@ func (l *Lab) victims(t *testing.T, v Victims) []int {
 	return workers
 }
 
-// StartWorker starts a worker, as cron would. It ends by itself, even if another worker is active.
+// StartWorker starts a worker, as an administrator does after a crash. It stays while requests wait for jobs, then ends
+// by itself. It ends at once if another worker is active.
 func (l *Lab) StartWorker(t *testing.T) {
 	t.Helper()
-	worker := l.Reconfigure(t.Context(), "worker", "--once")
+	worker := l.Reconfigure(t.Context(), "worker")
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
