@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -174,10 +176,25 @@ func TestStories(t *testing.T) {
 					got.WriteString("\n")
 					demandWhole(t, story)
 				}
+				for _, line := range c.happened(explain.Filter{}) {
+					fmt.Fprintln(&got, line)
+				}
 			})
-			compare(t, filepath.Join("testdata", name+".txt"), got.String())
+			compare(t, filepath.Join("testdata", name+".txt"), numbered(got.String()))
 		})
 	}
+}
+
+// numbered replaces the ids of instances by numbers in the order of their appearance: operations of several nodes get
+// them in any order.
+func numbered(s string) string {
+	numbers := map[string]string{}
+	return regexp.MustCompile(`instance-\d+`).ReplaceAllStringFunc(s, func(id string) string {
+		if numbers[id] == "" {
+			numbers[id] = fmt.Sprintf("instance-%c", 'a'+len(numbers))
+		}
+		return numbers[id]
+	})
 }
 
 // demandWhole checks what holds for each story.

@@ -63,7 +63,10 @@ func moments(j usage.Job) []Step {
 }
 
 // marks are the times at which a node of a job passed each step; zero: not yet, or unknown.
-type marks struct{ planned, attempt, made, booted, configured, registered time.Time }
+type marks struct {
+	planned, attempt, made, booted, configured, registered time.Time
+	failed                                                 time.Time // the end of the last attempt, if it failed
+}
 
 // marksOf returns the marks of the last attempt, from the steps of a node in order.
 func marksOf(steps []Step) (m marks) {
@@ -74,9 +77,13 @@ func marksOf(steps []Step) (m marks) {
 		if m.planned.IsZero() {
 			m.planned = s.Begin
 		}
+		m.failed = time.Time{}
+		if s.Result == Failed {
+			m.failed = s.End
+		}
 		switch s.phase {
 		case reconfigure.PhaseApply:
-			m = marks{planned: m.planned, attempt: s.Begin}
+			m = marks{planned: m.planned, attempt: s.Begin, failed: m.failed}
 		case reconfigure.PhaseBoot:
 			set(&m.made, s.Begin)
 		case reconfigure.PhaseConfigure:
@@ -174,6 +181,8 @@ func (f Facts) parts(j usage.Job, node string, m marks) []Part {
 			continue // this node had no such step, such as a reboot
 		case open && i > lastKnown+1:
 			return parts
+		case open && !m.failed.IsZero() && i < len(ends)-1:
+			to = later(from, m.failed)
 		case open && !end.IsZero():
 			to = end // the job ended in this part
 		case !open && (to.Before(from) || !end.IsZero() && to.After(end)):
@@ -191,6 +200,17 @@ func (f Facts) parts(j usage.Job, node string, m marks) []Part {
 		p.Median, p.P95 = seconds(t.Median), seconds(t.P95)
 		if e.part != usage.PartEarlier || p.Took >= 1 {
 			parts = append(parts, p)
+		}
+		if open && to.IsZero() {
+			return parts
+		}
+		if open && to.Equal(m.failed) {
+			turn := Part{Part: usage.PartTurn, Begin: to, End: end, Took: seconds(f.Now.Sub(to))}
+			if !end.IsZero() {
+				turn.End = later(to, end)
+				turn.Took = seconds(turn.End.Sub(to))
+			}
+			return append(parts, turn)
 		}
 		if open {
 			return parts

@@ -39,17 +39,18 @@ type walker struct {
 	node     string
 	requests map[int64]reconfigure.RequestID // by plan
 	steps    []Step
-	open     bool // the last step of steps has not ended
+	current  int  // the place of the last step that is no note; -1: none
+	open     bool // that step has not ended
 }
 
 // nodeSteps returns the steps of the operations of a node, from its events in order.
 func (f Facts) nodeSteps(node string, events []reconfigure.Event, requests map[int64]reconfigure.RequestID) []Step {
-	w := walker{facts: f, node: node, requests: requests}
+	w := walker{facts: f, node: node, requests: requests, current: -1}
 	for _, e := range events {
 		w.take(e)
 	}
-	if w.open && f.ended(w.steps[len(w.steps)-1]) {
-		w.steps[len(w.steps)-1].Result = Interrupted
+	if w.open && f.ended(w.steps[w.current]) {
+		w.steps[w.current].Result = Interrupted
 	}
 	for i := range w.steps {
 		w.link(&w.steps[i])
@@ -62,17 +63,16 @@ func (f Facts) ended(s Step) bool { return f.Worker == "" || s.Begin.Before(f.Wo
 
 func (w *walker) take(e reconfigure.Event) {
 	last := &Step{}
-	if len(w.steps) > 0 {
-		last = &w.steps[len(w.steps)-1]
+	if w.current >= 0 {
+		last = &w.steps[w.current]
 	}
-	same := w.open && last.Link.Plan == e.Plan
+	if w.open && last.Link.Plan != e.Plan { // a node has one operation at a time
+		last.End, last.Result, w.open = e.Time, Interrupted, false
+	}
 	switch e.Level {
 	case reconfigure.Begun:
-		switch {
-		case same:
+		if w.open {
 			last.End, last.Result, last.Reason = e.Time, Done, ""
-		case w.open:
-			last.End, last.Result = e.Time, Interrupted
 		}
 		if e.Phase == reconfigure.PhaseApply && last.Link.Plan == e.Plan && boots(last.phase) {
 			w.fail(last) // another attempt begins
@@ -80,37 +80,47 @@ func (w *walker) take(e reconfigure.Event) {
 		w.begin(e, Lasts)
 		w.open = true
 	case reconfigure.Done:
-		if same && last.phase == e.Phase {
+		if w.open && last.phase == e.Phase {
 			last.End, last.Result, last.Reason, w.open = e.Time, Done, "", false
 		}
 	case reconfigure.Failed:
-		if !same {
-			w.begin(e, Failed)
-			last = &w.steps[len(w.steps)-1]
+		if !w.open {
+			last = w.begin(e, Failed)
 		}
 		last.End, last.Result, w.open = e.Time, Failed, false
 		last.Class, last.Reason = reconfigure.ClassIn(e.Message), text.OneLine(e.Message)
 	case reconfigure.Note:
 		switch {
 		case e.OfResource():
-		case same && last.phase == e.Phase:
+		case w.open && last.phase == e.Phase:
 			last.Reason = text.OneLine(e.Message)
-		case same: // about a run of an earlier phase
+		case w.open && rank(e.Phase) < rank(last.phase): // about a run that continues after the phase
 		default:
-			w.begin(e, "")
-			note := &w.steps[len(w.steps)-1]
-			note.Source, note.What, note.End = Worker, "notes", e.Time
-			note.Reason = text.OneLine(e.Message)
+			w.steps = append(w.steps, note(e, w.node, w.requests[e.Plan]))
 		}
 	}
 }
 
-func (w *walker) begin(e reconfigure.Event, r Result) {
+// note returns the step of a note, about a node or about a whole plan.
+func note(e reconfigure.Event, node string, request reconfigure.RequestID) Step {
+	s := Step{
+		Begin: e.Time, End: e.Time, Source: Worker, What: "notes", Reason: text.OneLine(e.Message),
+		Link: Link{Request: request, Plan: e.Plan},
+	}
+	if node != "" {
+		s.Nodes = nodeset.Of(node)
+	}
+	return s
+}
+
+func (w *walker) begin(e reconfigure.Event, r Result) *Step {
 	work := works[e.Phase]
+	w.current = len(w.steps)
 	w.steps = append(w.steps, Step{
 		Begin: e.Time, Source: cmp.Or(work.source, Worker), Nodes: nodeset.Of(w.node), What: cmp.Or(work.what, string(e.Phase)),
 		Result: r, Link: Link{Request: w.requests[e.Plan], Plan: e.Plan}, phase: e.Phase,
 	})
+	return &w.steps[w.current]
 }
 
 // fail marks the last step of an attempt that was followed by another one: the life of its instance says why.

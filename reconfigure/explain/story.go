@@ -93,10 +93,7 @@ func (f Facts) planNotes() []Step {
 		if e.Level != reconfigure.Note || e.OfResource() {
 			continue
 		}
-		steps = append(steps, Step{
-			Begin: e.Time, End: e.Time, Source: Worker, What: "notes", Reason: text.OneLine(e.Message),
-			Link: Link{Request: plans[e.Plan], Plan: e.Plan},
-		})
+		steps = append(steps, note(e, "", plans[e.Plan]))
 	}
 	return steps
 }
@@ -205,7 +202,7 @@ func (f Facts) instances(node string) []Step {
 			step.Result = Done
 		}
 		if l.Failed != "" {
-			step.Reason += "; it never became ready"
+			step.Result, step.Reason = Failed, step.Reason+"; it did not become ready"
 		}
 		steps = append(steps, step)
 	}

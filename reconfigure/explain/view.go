@@ -146,18 +146,18 @@ func (s Story) writeEnd(b *strings.Builder, now time.Time, width int) {
 		words = "The journal knows nothing of it."
 	}
 	if w := s.WaitsFor; w != nil {
-		words = fmt.Sprintf("It waits for %s.", strings.TrimSuffix(w.For, "."))
-		words += fmt.Sprintf(" Since %s, %s ago", clock(w.Since), text.Ago(now, w.Since))
-		if w.Usual > 0 {
-			words += ", where 95 of 100 take less than " + text.Span(w.Usual.Duration()+time.Second)
-		}
+		words = fmt.Sprintf("It waits for %s; since %s (%s)", strings.TrimSuffix(w.For, "."), clock(w.Since),
+			text.Ago(now, w.Since))
 		switch {
 		case s.Deadline.IsZero():
-			words += "; without a limit."
+			words += ", without a limit."
 		case s.Deadline.Before(now):
-			words += fmt.Sprintf("; until %s, which has passed.", clock(s.Deadline))
+			words += fmt.Sprintf(", until %s, which has passed.", clock(s.Deadline))
 		default:
-			words += fmt.Sprintf("; until %s, in %s.", clock(s.Deadline), text.Span(s.Deadline.Sub(now)))
+			words += fmt.Sprintf(", until %s (in %s).", clock(s.Deadline), text.Span(s.Deadline.Sub(now)))
+		}
+		if w.Usual > 0 {
+			words += fmt.Sprintf(" Before, 95 of 100 took at most %s.", text.Span(w.Usual.Duration()+time.Second-1))
 		}
 	}
 	for _, line := range text.Wrap(words, cmp.Or(width, 100)) {

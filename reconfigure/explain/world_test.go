@@ -175,3 +175,13 @@ func (c *cluster) tells(s explain.Subject) explain.Story {
 	}
 	return explain.New(explain.Facts{Now: time.Now(), Cluster: c.Cluster(), Seen: seen, Journal: known}, s)
 }
+
+// happened returns the history.
+func (c *cluster) happened(f explain.Filter) []explain.Line {
+	c.Helper()
+	lines, err := explain.NewHistory(c.journal, f).Next(context.Background(), time.Now())
+	if err != nil {
+		c.Fatal(err)
+	}
+	return lines
+}

@@ -18,6 +18,7 @@ const (
 	PartAnsible  Part = "ansible"          // until the playbooks were done
 	PartRegister Part = "registration"     // until slurmd had registered
 	PartLaunch   Part = "launch"           // until Slurm started the job
+	PartTurn     Part = "next turn"        // after a failure, until Slurm gives the job nodes again
 )
 
 // Typical is how long a part took before.
