@@ -2,17 +2,19 @@ package explain_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	godiff "github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/explain"
@@ -176,7 +178,11 @@ func TestStories(t *testing.T) {
 					got.WriteString("\n")
 					demandWhole(t, story)
 				}
-				for _, line := range c.happened(explain.Filter{}) {
+				lines := c.happened(explain.Filter{})
+				slices.SortStableFunc(lines, func(a, b explain.Line) int { // nodes act at the same time in any order
+					return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Nodes.String(), b.Nodes.String()))
+				})
+				for _, line := range lines {
 					fmt.Fprintln(&got, line)
 				}
 			})
@@ -233,7 +239,7 @@ func compare(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+	if diff := godiff.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
