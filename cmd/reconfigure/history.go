@@ -39,7 +39,7 @@ func historyCommand() *cli.Command {
 			}
 			return readJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
 				if log == nil {
-					return show(c, []explain.Line{}, printing(noRequestYet))
+					return showLines(c, nil)
 				}
 				return client.History(c.Context, log, filter, c.Bool("follow"), func(lines []explain.Line) error {
 					return showLines(c, lines)

@@ -14,18 +14,26 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Explain returns the story of a subject since a time. It stores Slurm's jobs in the journal, and asks the cloud,
-// Terraform and Slurm about a node or a job. The story names the sources that do not answer, and is then told from the
+// Explain returns the story of a subject since a time. It stores Slurm's jobs in the journal if the subject is a job.
+// It asks the cloud, Terraform and Slurm, except about a request that has ended. The story names the sources that do not answer, and is then told from the
 // journal. A nil log has no data.
 func Explain(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, subject explain.Subject, since time.Time,
 ) (explain.Story, error) {
 	facts := explain.Facts{Cluster: s.Cluster}
 	var noJobs error
+	ended := false
+	if subject.Request != 0 && log != nil {
+		var err error
+		if _, ended, err = log.Outcome(ctx, subject.Request); err != nil {
+			return explain.Story{}, err
+		}
+	}
 	switch {
+	case ended: // the journal has all of it
 	case !s.Declared():
 		facts.Seen = unasked("group_vars/all.yml cannot be read, so it was not asked")
-	case subject.Request == 0:
+	default:
 		var wait sync.WaitGroup
 		if subject.Job != 0 && log != nil {
 			wait.Go(func() { noJobs = askForJobs(ctx, s, log, out) })

@@ -10,6 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 	"github.com/eiffel-hpc/eiffel/reconfigure/usage"
 )
@@ -161,7 +162,7 @@ func (f Facts) deadline(r reconfigure.Request, at Step) time.Time {
 	switch {
 	case at.phase == reconfigure.PhaseDrain && r.DrainTimeout > 0:
 		limit = r.Submitted.Add(r.DrainTimeout)
-	case r.Mode == reconfigure.Resume && f.Cluster.Slurm.ResumeTimeout > 0:
+	case r.Mode == reconfigure.Resume && f.Cluster.Slurm.ResumeTimeout > 0 && f.slurmWaits(r):
 		limit = r.Submitted.Add(plan.Usable(f.Cluster.Slurm.ResumeTimeout))
 	}
 	if boot := f.Cluster.Settings.BootTimeout; at.phase == reconfigure.PhaseBoot && boot > 0 {
@@ -170,6 +171,13 @@ func (f Facts) deadline(r reconfigure.Request, at Step) time.Time {
 		}
 	}
 	return limit
+}
+
+// slurmWaits reports whether Slurm waits for nodes of a resume, or may wait for them: else a person does, without a
+// limit.
+func (f Facts) slurmWaits(r reconfigure.Request) bool {
+	return len(r.Jobs) > 0 || !f.Seen.Asked(snapshot.Slurm) ||
+		!r.Nodes.Where(func(node string) bool { return f.Seen.States[node].PoweringUp() }).Empty()
 }
 
 func (s *Story) advise(format string, args ...any) {
