@@ -24,6 +24,7 @@ func New(f Facts, s Subject) Story {
 	default:
 		story.ofNode(f)
 	}
+	story.State = text.OneLine(story.State)
 	return story
 }
 
