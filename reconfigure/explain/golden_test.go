@@ -69,6 +69,11 @@ func TestStories(t *testing.T) {
 			c.submits(4, "p3")
 			pass(2 * time.Minute)
 		}, []explain.Subject{job4, request1}},
+		"job-waits-for-its-slowest-node": {nil, func(c *cluster) {
+			c.Takes(simulate.Booting, 4*time.Minute, "p3")
+			c.submits(4, "p2", "p3")
+			pass(2 * time.Minute)
+		}, []explain.Subject{job4}},
 		"job-waits-for-ansible": {nil, func(c *cluster) {
 			c.submits(3, "p2")
 			pass(5 * time.Minute)
