@@ -15,8 +15,8 @@ import (
 )
 
 // Explain returns the story of a subject since a time. It stores Slurm's jobs in the journal if the subject is a job.
-// It asks the cloud, Terraform and Slurm, except about a request that has ended. The story names the sources that do not answer, and is then told from the
-// journal. A nil log has no data.
+// It asks the cloud, Terraform and Slurm, except about a request that has ended. The story names the sources that do
+// not answer, and is then told from the journal. A nil log has no data.
 func Explain(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, subject explain.Subject, since time.Time,
 ) (explain.Story, error) {

@@ -146,7 +146,8 @@ func (h *History) ofRequests(ctx context.Context) ([]Line, error) {
 			what += "," + words
 		}
 		lines = append(lines, Line{
-			Time: r.Submitted, Requests: []reconfigure.RequestID{r.ID}, Jobs: jobsOf(r, ""), Nodes: r.Nodes, What: Submitted, Text: what,
+			Time: r.Submitted, Requests: []reconfigure.RequestID{r.ID}, Jobs: jobsOf(r, ""), Nodes: r.Nodes,
+			What: Submitted, Text: what,
 		})
 	}
 	ids := slices.Sorted(maps.Keys(h.open))
@@ -307,7 +308,9 @@ func (h *History) ofInstances(ctx context.Context) (lines []Line, err error) {
 	}
 	for _, r := range runs {
 		key := fmt.Sprint("job ", r.ID, " ", r.Submitted.Unix())
-		line := Line{Time: r.Submitted, Jobs: []int64{r.ID}, Nodes: r.Nodes, What: JobCame, Text: text.OneLine(by(r.User, ""))}
+		line := Line{
+			Time: r.Submitted, Jobs: []int64{r.ID}, Nodes: r.Nodes, What: JobCame, Text: text.OneLine(by(r.User, "")),
+		}
 		add(key, line)
 		line.Time, line.What, line.Text = r.Started, JobStarted, ""
 		add(key, line)

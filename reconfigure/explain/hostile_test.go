@@ -65,8 +65,8 @@ func hostileFacts(evil string) explain.Facts {
 				{ID: 6, Time: at(10), Plan: 1, Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: evil},
 			}},
 			Lives: []reconfigure.Life{{
-				Node: "n1", Instance: evil, Plan: 1, Group: evil, Image: evil, Flavor: evil, Host: evil, Planned: at(2), Made: at(3),
-				Removed: at(11), Failed: "no-ssh: " + evil,
+				Node: "n1", Instance: evil, Plan: 1, Group: evil, Image: evil, Flavor: evil, Host: evil, Planned: at(2),
+				Made: at(3), Removed: at(11), Failed: "no-ssh: " + evil,
 			}},
 			Runs:   []reconfigure.JobRun{{ID: 4, User: evil, Partition: evil, State: evil, Nodes: set, Submitted: at(1)}},
 			Health: map[string]reconfigure.Health{},

@@ -47,8 +47,8 @@ func (s Story) writeSteps(b *strings.Builder, now time.Time, wide bool, width in
 			nodes = "" // all steps are of this node
 		}
 		row := []string{
-			clock(step.Begin), step.took(now), nodes, string(step.Source), step.What, string(step.Result), short(step.Link.Host, wide),
-			step.Reason,
+			clock(step.Begin), step.took(now), nodes, string(step.Source), step.What, string(step.Result),
+			short(step.Link.Host, wide), step.Reason,
 		}
 		if wide {
 			plan := ""

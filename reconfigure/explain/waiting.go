@@ -130,8 +130,9 @@ func lastOf(steps []Step, phase reconfigure.Phase) (Step, bool) {
 // partOf returns the part of a job's wait that a phase is.
 func partOf(p reconfigure.Phase) usage.Part {
 	return map[reconfigure.Phase]usage.Part{
-		reconfigure.PhasePlan: usage.PartQueue, reconfigure.PhaseApply: usage.PartCloud, reconfigure.PhaseBoot: usage.PartBoot,
-		reconfigure.PhaseConfigure: usage.PartAnsible, reconfigure.PhaseVerify: usage.PartRegister,
+		reconfigure.PhasePlan: usage.PartQueue, reconfigure.PhaseApply: usage.PartCloud,
+		reconfigure.PhaseBoot: usage.PartBoot, reconfigure.PhaseConfigure: usage.PartAnsible,
+		reconfigure.PhaseVerify: usage.PartRegister,
 	}[p]
 }
 
@@ -220,9 +221,10 @@ var classAdvice = map[reconfigure.Class]string{
 		"`reconfigure image check` tests the image",
 	reconfigure.ClassPlaybook: "look at the task's output, and at state/log/ansible.log",
 	reconfigure.ClassAnsible:  "restore what the reason names; `state/log/ansible.log` has the whole run",
-	reconfigure.ClassUnregistered: "look at slurmd's log on a node of the image, at its clock, and at the group's CPUs and " +
-		"RealMemory in group_vars/all.yml",
-	reconfigure.ClassLocked:  "wait for the process that the reason names, or release its lock with `terraform force-unlock`",
+	reconfigure.ClassUnregistered: "look at slurmd's log on a node of the image, at its clock, and at the group's CPUs " +
+		"and RealMemory in group_vars/all.yml",
+	reconfigure.ClassLocked: "wait for the process that the reason names, or release its lock with " +
+		"`terraform force-unlock`",
 	reconfigure.ClassRefused: "read in the reason what would have happened; `reconfigure status NODE` shows the node",
 	reconfigure.ClassUnknown: "nothing: it is tried again; `reconfigure reconcile` shows what is left",
 	reconfigure.ClassBusy:    "`squeue -w NODE` shows the jobs; ask again, or with a longer --drain-timeout",

@@ -134,7 +134,8 @@ func (c *cluster) submits(id int64, nodes ...string) {
 	c.Helper()
 	set := nodeset.Of(nodes...)
 	run := reconfigure.JobRun{
-		ID: id, User: "anna", Partition: "batch", State: "CONFIGURING", Nodes: set, Submitted: time.Now().Truncate(time.Second),
+		ID: id, User: "anna", Partition: "batch", State: "CONFIGURING", Nodes: set,
+		Submitted: time.Now().Truncate(time.Second),
 	}
 	c.keeps(run)
 	pass(5 * time.Second)
