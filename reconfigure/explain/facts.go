@@ -17,6 +17,8 @@ type Facts struct {
 	Cluster reconfigure.Cluster // the zero value: group_vars/all.yml cannot be read
 	Seen    snapshot.Snapshot   // the zero value: the sources were not asked
 	Journal
+
+	byNode map[string][]reconfigure.Life // the lives; set by New
 }
 
 // Journal is the data of the journal that concerns a subject.
@@ -244,11 +246,11 @@ func (f Facts) groupOf(node string) string {
 	if g, ok := f.Cluster.GroupOf(node); ok {
 		return g.Name
 	}
-	group := ""
-	for _, l := range f.Lives {
-		if l.Node == node {
-			group = l.Group
-		}
+	if node != "" && node == f.Cluster.Control.Name {
+		return reconfigure.ControlGroup
 	}
-	return group
+	if lives := f.byNode[node]; len(lives) > 0 {
+		return lives[len(lives)-1].Group
+	}
+	return ""
 }

@@ -58,7 +58,12 @@ func TestStories(t *testing.T) {
 			pass(time.Minute)
 			c.submits(4, "p3")
 			pass(time.Minute)
-		}, []explain.Subject{job4}},
+		}, []explain.Subject{job4, {Node: "p1"}}},
+		"a-deploy-is-done-with-a-node": {nil, func(c *cluster) {
+			c.Takes(simulate.Playing, time.Hour, "p1")
+			c.asks(reconfigure.Request{Mode: reconfigure.Deploy, Caller: "root"})
+			pass(3 * time.Minute)
+		}, []explain.Subject{{Node: "ctl"}, {Node: "p1"}, {Node: "p5"}}},
 		"job-waits-for-the-cloud": {nil, func(c *cluster) {
 			c.Takes(simulate.Building, simulate.Forever, "p3")
 			c.submits(4, "p3")

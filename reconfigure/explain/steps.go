@@ -137,8 +137,8 @@ func (w *walker) life(s Step) (reconfigure.Life, bool) {
 	if end.IsZero() {
 		end = w.facts.Now
 	}
-	for _, l := range slices.Backward(w.facts.Lives) {
-		if l.Node == w.node && !l.Made.After(end) {
+	for _, l := range slices.Backward(w.facts.byNode[w.node]) {
+		if !l.Made.After(end) {
 			return l, !l.Ended() || l.Removed.After(s.Begin)
 		}
 	}
@@ -310,6 +310,7 @@ func together(steps []Step) []Step {
 		plan       int64
 	}
 	var joined []Step
+	var names [][]string
 	place, times := map[key]int{}, map[work]int{}
 	for _, s := range steps {
 		w := work{s.Nodes.String(), s.What, s.Link.Plan}
@@ -318,17 +319,20 @@ func together(steps []Step) []Step {
 		i, known := place[k]
 		if !known || s.Link.Plan == 0 {
 			place[k] = len(joined)
-			joined = append(joined, s)
+			joined, names = append(joined, s), append(names, s.Nodes.Names())
 			continue
 		}
 		other := &joined[i]
-		other.Nodes = other.Nodes.Union(s.Nodes)
+		names[i] = append(names[i], s.Nodes.Names()...)
 		other.Begin = earlier(other.Begin, s.Begin)
 		other.End = later(other.End, s.End)
 		if other.Link.Evidence != "" {
 			other.Link.Evidence = fmt.Sprintf("reconfigure evidence --request %s", s.Link.Request)
 		}
 		other.Link.Instance, other.Link.Host = "", ""
+	}
+	for i := range joined {
+		joined[i].Nodes = nodeset.Of(names[i]...)
 	}
 	return joined
 }

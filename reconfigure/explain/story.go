@@ -15,6 +15,10 @@ import (
 
 // New returns the story of a subject. A subject of which nothing is known has no steps.
 func New(f Facts, s Subject) Story {
+	f.byNode = map[string][]reconfigure.Life{}
+	for _, l := range f.Lives {
+		f.byNode[l.Node] = append(f.byNode[l.Node], l)
+	}
 	story := Story{Subject: s, Steps: []Step{}, Advice: []string{}, Missing: f.missing()}
 	switch {
 	case s.Job != 0:
@@ -136,17 +140,16 @@ func (s *Story) ofNode(f Facts) {
 	its := nodeset.Of(s.Node)
 	operations := f.nodeSteps(s.Node, f.eventsByNode()[s.Node], f.requestsByPlan())
 	s.failures(operations)
-	steps := operations
+	var steps, ends []Step
 	var open []reconfigure.Request
 	for _, r := range f.Requests {
 		steps = append(steps, f.called(r)...)
-		steps = append(steps, f.finished(r, its)...)
-		_, ended := f.Outcomes[r.ID]
-		if !ended && (r.Nodes.Empty() || r.Open().Contains(s.Node)) {
+		ends = append(ends, f.finished(r, its)...)
+		if _, ended := f.Outcomes[r.ID]; !ended && f.concerns(r, its) {
 			open = append(open, r)
 		}
 	}
-	s.Steps = inOrder(append(steps, f.instances(s.Node)...))
+	s.Steps = inOrder(slices.Concat(steps, operations, f.instances(s.Node), ends))
 	s.Now = f.answers(s.Node)
 	s.State = f.nodeState(s.Node)
 	if len(open) > 0 {
@@ -174,6 +177,16 @@ func (s *Story) ofNode(f Facts) {
 	}
 }
 
+// concerns reports whether a request without an outcome still has something to do at a node. A request for the whole
+// cluster may be done with it.
+func (f Facts) concerns(r reconfigure.Request, node nodeset.NodeSet) bool {
+	if !r.Nodes.Empty() {
+		return !r.Open().Intersect(node).Empty()
+	}
+	_, lasts := unended(f.stepsOf(r, node))
+	return lasts || !r.Touched
+}
+
 // stepsOf returns the steps of a request at some nodes.
 func (f Facts) stepsOf(r reconfigure.Request, nodes nodeset.NodeSet) []Step {
 	f.Requests = []reconfigure.Request{r}
@@ -189,10 +202,7 @@ func (f Facts) stepsOf(r reconfigure.Request, nodes nodeset.NodeSet) []Step {
 // instances returns a step for each life of a node.
 func (f Facts) instances(node string) []Step {
 	var steps []Step
-	for _, l := range f.Lives {
-		if l.Node != node {
-			continue
-		}
+	for _, l := range f.byNode[node] {
 		step := Step{
 			Begin: l.Made, End: l.Removed, Source: Cloud, Nodes: nodeset.Of(node),
 			What: "has instance " + text.OneLine(l.Instance), Result: Lasts, Reason: text.OneLine(fmt.Sprintf("image %s, flavor %s", cmp.Or(l.Image, l.ImageID),

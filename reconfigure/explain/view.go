@@ -142,7 +142,7 @@ func (s Story) writeNow(b *strings.Builder, _ time.Time, _ bool, width int) erro
 func (s Story) writeEnd(b *strings.Builder, now time.Time, width int) {
 	b.WriteString("\n")
 	words := "It waits for nothing."
-	if s.State == "unknown" {
+	if s.State == "unknown" && len(s.Steps) == 0 {
 		words = "The journal knows nothing of it."
 	}
 	if w := s.WaitsFor; w != nil {
