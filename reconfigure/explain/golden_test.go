@@ -249,7 +249,40 @@ func compare(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := godiff.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
+	wantWords, wantTimes := timed(string(want))
+	gotWords, gotTimes := timed(got)
+	if diff := godiff.Diff(wantWords, gotWords); diff != "" {
+		t.Errorf("%s (-want +got):\n%s\nall of it:\n%s", path, diff, got)
+		return
 	}
+	for i, want := range wantTimes {
+		if (want - gotTimes[i]).Abs() > tolerance {
+			t.Errorf("%s: time %d is %s, not %s, in\n%s", path, i, gotTimes[i], want, got)
+		}
+	}
+}
+
+// tolerance is how much the times of two runs differ: goroutines that act at the same time share a run of Terraform, or
+// the second one waits for the next.
+const tolerance = 2 * time.Second
+
+var times = regexp.MustCompile(`\d{4}-\d\d-\d\d\s+\d\d:\d\d:\d\d|\b\d+m\d\ds\b|\b\d+s\b`)
+
+// timed returns the lines of a text with single blanks and without times, and the times.
+func timed(s string) (lines []string, all []time.Duration) {
+	for _, found := range times.FindAllString(s, -1) {
+		if at, err := time.Parse(time.DateTime, strings.Join(strings.Fields(found), " ")); err == nil {
+			all = append(all, time.Duration(at.UnixNano()))
+			continue
+		}
+		d, err := time.ParseDuration(found)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, d)
+	}
+	for line := range strings.Lines(times.ReplaceAllString(s, "TIME")) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines, all
 }
