@@ -3,6 +3,7 @@ package reconfigure
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,14 @@ const (
 	ClassBusy    Class = "busy"  // the jobs on the node did not end in time; nothing was changed
 	ClassOther   Class = "other" // any other failure
 )
+
+// Classes returns all classes.
+func Classes() []Class {
+	return []Class{
+		ClassQuota, ClassCapacity, ClassRateLimit, ClassCloud, ClassMissing, ClassBoot, ClassSSH, ClassPlaybook,
+		ClassAnsible, ClassUnregistered, ClassLocked, ClassRefused, ClassUnknown, ClassBusy, ClassOther,
+	}
+}
 
 // NoRoom reports whether the quota or the cloud is full: a retry fails until another instance is removed.
 func (c Class) NoRoom() bool { return c == ClassQuota || c == ClassCapacity }
@@ -92,6 +101,15 @@ func (c Class) Said(reason string) string {
 		return reason
 	}
 	return prefix + reason
+}
+
+// ClassIn returns the class that Said has put before a reason; ClassOther if there is none.
+func ClassIn(reason string) Class {
+	word, _, found := strings.Cut(reason, ": ")
+	if found && slices.Contains(Classes(), Class(word)) {
+		return Class(word)
+	}
+	return ClassOther
 }
 
 // Classify returns err with a class, which replaces any class that err has. It does not change the text; errors that

@@ -3,6 +3,9 @@ package reconfigure_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"testing"
 
 	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
@@ -67,6 +70,27 @@ func TestWhatIsPublicHasNoAddresses(t *testing.T) {
 	} {
 		if got := reconfigure.Public(words); got != want {
 			t.Errorf("%s\n got %s\nwant %s", words, got, want)
+		}
+	}
+}
+
+// The classes are read from the source, so that none is missing in Classes.
+func TestClassesAreReadBack(t *testing.T) {
+	source, err := os.ReadFile("class.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := regexp.MustCompile(`(?m)^\tClass\w+ +Class = "(.*?)"`).FindAllStringSubmatch(string(source), -1)
+	if len(constants) != len(reconfigure.Classes()) {
+		t.Errorf("%d constants, and %d classes", len(constants), len(reconfigure.Classes()))
+	}
+	for _, c := range constants {
+		class := reconfigure.Class(c[1])
+		if !slices.Contains(reconfigure.Classes(), class) {
+			t.Errorf("%s is not listed", class)
+		}
+		if got := reconfigure.ClassIn(class.Said("no: it fails")); got != class {
+			t.Errorf("%s is read back as %s", class, got)
 		}
 	}
 }

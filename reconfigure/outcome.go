@@ -2,6 +2,7 @@ package reconfigure
 
 import (
 	"maps"
+	"regexp"
 	"strings"
 	"time"
 
@@ -50,6 +51,15 @@ const (
 	Done   Level = "done"
 	Failed Level = "failed"
 	Note   Level = "note"
+)
+
+// OfResource reports whether the event is a note about a step of Terraform at one resource. The journal has dozens of
+// them for each node. A note that OfResource does not recognize is shown to people, which does no harm.
+func (e Event) OfResource() bool { return e.Level == Note && ofResource.MatchString(e.Message) }
+
+// ofResource matches the notes of package terraform: "create TYPE.NAME: done after 12 s".
+var ofResource = regexp.MustCompile(
+	`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`,
 )
 
 // Status is the result of the operation on a node.

@@ -39,6 +39,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			modeCommands(),
 			planCommand(),
 			statusCommand(),
+			explainCommand(),
+			historyCommand(),
 			evidenceCommand(),
 			jobsCommand(),
 			reportCommand(),

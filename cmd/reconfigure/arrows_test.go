@@ -37,6 +37,7 @@ var arrows = map[string]string{
 	"reconcile":               ". nodeset sleep snapshot",
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
+	"explain":                 ". nodeset text snapshot plan usage",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"gate":                    ". nodeset",
@@ -62,9 +63,9 @@ var arrows = map[string]string{
 		"terraform ansible slurm ssh sitefiles cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
-	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage check " +
+	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
 		"terraform ansible sitefiles site worker",
-	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage check slurm site " +
+	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
 		"worker client",
 }
 

@@ -163,7 +163,7 @@ func (j *Journal) numbers(argument string) string {
 }
 
 // list returns numbers as a JSON array of strings, the form of store.elements.
-func list(numbers []int64) string {
+func list[T ~int64](numbers []T) string {
 	var b []byte
 	for _, n := range numbers {
 		b = fmt.Appendf(b, `,"%d"`, n)

@@ -1,8 +1,6 @@
 package status
 
 import (
-	"regexp"
-
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
@@ -30,14 +28,8 @@ func (s sieve) step(e reconfigure.Event) bool {
 	if e.Level == reconfigure.Begun {
 		s.at[e.Node] = e.Phase
 	}
-	return e.Level == reconfigure.Note && (ofResource.MatchString(e.Message) || e.Node != "" && s.at[e.Node] == e.Phase)
+	return e.Level == reconfigure.Note && (e.OfResource() || e.Node != "" && s.at[e.Node] == e.Phase)
 }
-
-// ofResource matches the notes of package terraform about a resource's change: "create TYPE.NAME: done after 12 s". A
-// note that it misses is shown, which does no harm.
-var ofResource = regexp.MustCompile(
-	`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`,
-)
 
 // grouped groups the nodes with the same event, oldest first.
 func grouped(events []reconfigure.Event) []text.Group[reconfigure.Event] {

@@ -50,6 +50,8 @@ func Test(t *testing.T, new func(t testing.TB) Setup) {
 		{"who has lost the lease cannot write", journalRule.loserIsFenced},
 		{"events come back to the requests that they concern", journalRule.eventsConcern},
 		{"events of every plan for a request are its events", journalRule.eventsOfAllPlans},
+		{"events after another, and since a time", journalRule.eventsAfter},
+		{"requests since a time, and their outcomes", journalRule.requestsSince},
 		{"events of one call are recorded all or none", journalRule.recordAllOrNone},
 		{"the newest event of each node", journalRule.lastMoves},
 		{"evidence comes back by node and by request", journalRule.evidenceComesBack},
@@ -599,6 +601,62 @@ func (j journalRule) eventsOfAllPlans() {
 	grouped, err := j.EventsOf(j.Context(), r.ID)
 	j.noError(err)
 	j.equal("grouped", want, grouped[r.ID])
+}
+
+func (j journalRule) eventsAfter() {
+	a, b := j.submit("n1"), j.submit("n2")
+	first, both := j.begin(a), j.begin(b, a)
+	var all []reconfigure.Event
+	for i, plan := range []int64{first, both, first} {
+		e := noted(plan, "n1", fmt.Sprint(i))
+		e.Time = time.Unix(int64(10+i), 0).UTC()
+		j.noError(j.Record(j.Context(), e))
+		e.ID = int64(i) + 1
+		all = append(all, e)
+	}
+	for what, c := range map[string]struct {
+		after int64
+		since time.Time
+		limit int
+		want  []reconfigure.Event
+	}{
+		"all":           {0, time.Unix(0, 0), 9, all},
+		"at most two":   {0, time.Unix(0, 0), 2, all[:2]},
+		"none":          {0, time.Unix(0, 0), 0, nil},
+		"after another": {1, time.Unix(0, 0), 9, all[1:]},
+		"since a time":  {0, time.Unix(12, 0), 9, all[2:]},
+		"after both":    {3, time.Unix(12, 0), 9, nil},
+	} {
+		got, err := j.EventsAfter(j.Context(), c.after, c.since, c.limit)
+		j.noError(err)
+		j.equal(what, c.want, got)
+	}
+	plans, err := j.RequestsOf(j.Context(), first, both, 99)
+	j.noError(err)
+	j.equal("of plans", map[int64][]reconfigure.RequestID{first: {a.ID}, both: {a.ID, b.ID}}, plans)
+	none, err := j.RequestsOf(j.Context())
+	j.noError(err)
+	j.equal("of no plans", map[int64][]reconfigure.RequestID{}, none)
+}
+
+func (j journalRule) requestsSince() {
+	old, open, last := j.submit("n1"), j.submit("n2"), j.submit("n3")
+	ended := func(r reconfigure.Request, at int64) reconfigure.Outcome {
+		o := done(r)
+		o.Finished = time.Unix(at, 0).UTC()
+		return o
+	}
+	want := map[reconfigure.RequestID]reconfigure.Outcome{old.ID: ended(old, 10), last.ID: ended(last, 20)}
+	j.begin(old)
+	j.noError(j.Finish(j.Context(), want[old.ID], want[last.ID]))
+	for since, want := range map[int64][]reconfigure.Request{10: {old, open, last}, 11: {open, last}, 21: {open}} {
+		got, err := j.RequestsSince(j.Context(), time.Unix(since, 0))
+		j.noError(err)
+		j.equal(fmt.Sprint("since ", since), want, got, asked)
+	}
+	got, err := j.OutcomesOf(j.Context(), old.ID, open.ID, last.ID, 99)
+	j.noError(err)
+	j.equal("outcomes", want, got)
 }
 
 func (j journalRule) recordAllOrNone() {

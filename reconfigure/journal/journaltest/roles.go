@@ -26,6 +26,15 @@ type Journal interface {
 	Events
 	Nodes
 	Usage
+	History
+}
+
+// History has the methods that show what happened since a time.
+type History interface {
+	RequestsSince(ctx context.Context, since time.Time) ([]reconfigure.Request, error)
+	OutcomesOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID]reconfigure.Outcome, error)
+	EventsAfter(ctx context.Context, after int64, since time.Time, limit int) ([]reconfigure.Event, error)
+	RequestsOf(ctx context.Context, plans ...int64) (map[int64][]reconfigure.RequestID, error)
 }
 
 // Callers has the methods for commands: they submit, follow and cancel requests, and pause the worker.

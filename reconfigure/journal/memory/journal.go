@@ -544,6 +544,64 @@ func (j *Journal) EventsOf(
 	})
 }
 
+// RequestsSince returns the requests that had no outcome at that time, oldest first.
+func (j *Journal) RequestsSince(ctx context.Context, since time.Time) (all []reconfigure.Request, err error) {
+	err = j.access(ctx, func() error {
+		for _, e := range j.requests {
+			if e.outcome == nil || !e.outcome.Finished.Before(since) {
+				all = append(all, j.view(e))
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// OutcomesOf returns the outcomes of requests, by request.
+func (j *Journal) OutcomesOf(
+	ctx context.Context, ids ...reconfigure.RequestID,
+) (map[reconfigure.RequestID]reconfigure.Outcome, error) {
+	outcomes := map[reconfigure.RequestID]reconfigure.Outcome{}
+	for _, id := range ids {
+		o, ok, err := j.Outcome(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			outcomes[id] = o
+		}
+	}
+	return outcomes, ctx.Err()
+}
+
+// EventsAfter returns the events after the event with that ID that are not older than since, at most limit.
+func (j *Journal) EventsAfter(
+	ctx context.Context, after int64, since time.Time, limit int,
+) (events []reconfigure.Event, err error) {
+	err = j.access(ctx, func() error {
+		for _, e := range j.events {
+			if e.ID > after && !e.Time.Before(since) && len(events) < limit {
+				events = append(events, e)
+			}
+		}
+		return nil
+	})
+	return events, err
+}
+
+// RequestsOf returns the requests of plans, by plan.
+func (j *Journal) RequestsOf(ctx context.Context, plans ...int64) (map[int64][]reconfigure.RequestID, error) {
+	requests := map[int64][]reconfigure.RequestID{}
+	return requests, j.access(ctx, func() error {
+		for _, p := range j.plans {
+			if slices.Contains(plans, p.number) {
+				requests[p.number] = slices.Sorted(slices.Values(p.requests))
+			}
+		}
+		return nil
+	})
+}
+
 // LastMoves returns the newest event of each node that is not a note, by node.
 func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
 	last := map[string]reconfigure.Event{}
