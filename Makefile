@@ -113,6 +113,8 @@ release-check: releasecheck tools-systemd tools-libvirt tools-vsphere ## run clu
 	go run ./lab/tools/cmd/install --openstack
 	bin/releasecheck
 	$(MAKE) fuzz properties
+	$(MAKE) storms STORMS=300
+	GOFLAGS=-race $(MAKE) storms STORMS=30
 
 .PHONY: releasecheck
 releasecheck:
