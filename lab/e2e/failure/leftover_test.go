@@ -13,7 +13,7 @@ import (
 // silencePatience is the time limit for Slurm to set a node DOWN whose slurmd does not answer.
 const silencePatience = 6 * time.Minute
 
-// shortenSlurmdTimeout has slurmctld set a node DOWN whose slurmd does not answer for 20 seconds instead of Slurm's 300.
+// shortenSlurmdTimeout has slurmctld set a node DOWN whose slurmd does not answer for 20 seconds, not for 300.
 // The returned function ends this.
 func shortenSlurmdTimeout(t *testing.T) (end func()) {
 	t.Helper()
