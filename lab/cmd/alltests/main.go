@@ -23,8 +23,8 @@ import (
 // longTests run without the race detector. The tests of cmd/reconfigure start many processes, with real Terraform, or
 // compile the program: the race detector checks only one process, and slows each down. It makes SQLite, which is
 // translated to Go, twenty times slower; the tests of the journal in PostgreSQL run the same code with the race
-// detector. The crash walk runs the same code as the storms. Those of the controller play days of an outage, in which it
-// looks ten times per second; its other tests run the same code with the race detector.
+// detector. The crash walk runs the same code as the storms. The controller's tests of long outages simulate days with
+// ten looks per second; its other tests run the same code with the race detector.
 const longTests = "^(TestScripts|TestTwoHundredCall.*|TestAHost.*|TestHostileCallers|TestTheBuildIsReproducible|" +
 	"TestTheJournalInMemoryAgreesWithTheRealOne|TestSQLite|TestAKilledMigrationIsContinued|" +
 	"TestCrashWalk.*|TestACampaignSurvivesEachKill|" +
@@ -128,7 +128,8 @@ func take(packages *[]string, parts ...string) (taken []string) {
 // behindLabs is the niceness of tests that run beside labs (sched(7)).
 const behindLabs = 5
 
-// test runs the tests of some packages with a niceness. At Ctrl-C it waits for the end of `go test`, since labs clean up.
+// test runs the tests of some packages with a niceness. At Ctrl-C it waits for the end of `go test`, since labs clean
+// up.
 func test(ctx context.Context, events *lines, packages []string, niceness int, flags ...string) error {
 	if len(packages) == 0 || ctx.Err() != nil {
 		return ctx.Err()
