@@ -96,8 +96,24 @@ func (o *output) text() string {
 	return o.buffer.String()
 }
 
+// stopWorker stops the worker, so that it does nothing more until it is killed.
+func (d smallDisk) stopWorker() {
+	d.t.Helper()
+	all, err := d.processes()
+	ok(d.t, err)
+	i := slices.IndexFunc(all, func(p procs.Process) bool {
+		return filepath.Base(p.Args[0]) == "reconfigure" && slices.Contains(p.Args, "worker")
+	})
+	if i < 0 {
+		d.t.Fatalf("no worker runs: %v", all)
+	}
+	ok(d.t, unix.Kill(all[i].ID, unix.SIGSTOP))
+}
+
 // TestAFullDiskLosesNothing fills the disk of the control host while it is idle, and while the cloud makes instances.
-// In the second case Terraform cannot write its state, nor the worker its journal, and the worker is killed.
+// In the second case neither can the worker write its journal, nor Terraform its state. The worker is stopped before
+// Terraform ends, and killed afterwards: otherwise it might restore the state before it is killed. The next worker
+// restores it.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	d := onASmallDisk(t)
 	d.run(1, "deploy") // the instances do not answer
@@ -137,10 +153,13 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		return d.cloud.Faults().List()[0].Hits > 1, nil
 	}))
 	d.fill(0)
-	d.cloud.Faults().Clear(hang)
 	ok(t, eventually("who follows the request is told of the disk", func() (bool, error) {
 		return strings.Contains(told.text(), "is full"), nil
 	}))
+	ok(t, caller.Process.Kill()) // it would start another worker
+	_ = caller.Wait()            // it was killed
+	d.stopWorker()
+	d.cloud.Faults().Clear(hang)
 	ok(t, eventually("Terraform has ended", func() (bool, error) {
 		left, err := d.processes()
 		return !slices.ContainsFunc(left, func(p procs.Process) bool {
@@ -157,17 +176,18 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}))
 	d.free()
 	state := filepath.Join(d.work, "terraform", "openstack", "terraform.tfstate")
-	restore := "cp " + state + ".backup " + state
 	if text, err := os.ReadFile(state); err != nil || json.Valid(text) {
 		t.Errorf("Terraform has written its state to a full disk, error %v: the test proves nothing", err)
 	}
-	if said := d.run(0, "status"); !strings.Contains(said, restore) {
+	cutOff := "The next worker restores it from " + state + ".backup"
+	if said := d.run(0, "status"); !strings.Contains(said, cutOff) {
 		t.Errorf("the status does not say how the state is restored:\n%s", said)
 	}
-	d.command(0, d.work, "sh", "-c", restore)
 	d.run(0, "worker")
 	ok(t, d.awaitSettled())
-	_ = caller.Wait() // it was killed
+	if text, err := os.ReadFile(state); err != nil || !json.Valid(text) {
+		t.Errorf("the worker has not restored Terraform's state, error %v", err)
+	}
 
 	// The new instances were adopted, or removed if that took longer than their time.
 	for node := range d.ids() {

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,10 +23,12 @@ import (
 // longTests run without the race detector. The tests of cmd/reconfigure start many processes, with real Terraform, or
 // compile the program: the race detector checks only one process, and slows each down. It makes SQLite, which is
 // translated to Go, twenty times slower; the tests of the journal in PostgreSQL run the same code with the race
-// detector. The crash walk runs the same code as the storms.
+// detector. The crash walk runs the same code as the storms. The controller's tests of long outages simulate days with
+// ten looks per second; its other tests run the same code with the race detector.
 const longTests = "^(TestScripts|TestTwoHundredCall.*|TestAHost.*|TestHostileCallers|TestTheBuildIsReproducible|" +
 	"TestTheJournalInMemoryAgreesWithTheRealOne|TestSQLite|TestAKilledMigrationIsContinued|" +
-	"TestCrashWalk.*|TestACampaignSurvivesEachKill)$"
+	"TestCrashWalk.*|TestACampaignSurvivesEachKill|" +
+	"TestNoRequestIsLostByOutagesAndPauses|TestASuspendWaitsUntilSlurmAnswersAgain|TestEachModeIsRetriedForItsOwnTime)$"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,9 +49,9 @@ func run(ctx context.Context, events *lines) error {
 		return err
 	}
 	// `go test` starts packages in the order of its arguments: the longest ones first, so that none runs alone at the end.
-	labs := take(&packages, "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/failure", "/e2e/update",
-		"/e2e/security", "/e2e/trixie", "/lab/e2e/")
-	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal")
+	labs := take(&packages, "/e2e/failure", "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/update",
+		"/e2e/bookworm", "/e2e/security", "/e2e/trixie", "/e2e/hosts", "/lab/e2e/")
+	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal", "/reconfigure/controller")
 	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them also run with the race detector
 	// These packages start no goroutines, or none that share memory, so they have no data races.
 	plain := take(&packages, "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check", "/config",
@@ -56,16 +59,17 @@ func run(ctx context.Context, events *lines) error {
 	long := take(&packages, "/reconfigure/terraform", "/lab/machine", "/lab/labcloud")
 	raced := slices.Concat(long, partly, storms, packages)
 
-	// Labs wait more than half of their time, so most of them run in parallel with each other and with the rest.
+	// Labs wait more than half of their time, so most of them run in parallel with each other and with the rest, which
+	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "6") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "7") })
 	group.Go(func() {
 		errs[1] = errors.Join(
-			test(ctx, events, partly, "-run", longTests),
-			test(ctx, events, append(storms, plain...), "-p", "1"))
+			test(ctx, events, partly, behindLabs, "-run", longTests),
+			test(ctx, events, append(storms, plain...), behindLabs, "-p", "1"))
 	})
-	group.Go(func() { errs[2] = test(ctx, events, raced, "-p", "2", "-race", "-skip", longTests) })
+	group.Go(func() { errs[2] = test(ctx, events, raced, behindLabs, "-p", "2", "-race", "-skip", longTests) })
 	group.Wait()
 	return errors.Join(append(errs, removeTemporary(temporary))...)
 }
@@ -121,14 +125,19 @@ func take(packages *[]string, parts ...string) (taken []string) {
 	return taken
 }
 
-// test runs the tests of some packages. At Ctrl-C it waits for the end of `go test`, since labs clean up.
-func test(ctx context.Context, events *lines, packages []string, flags ...string) error {
+// behindLabs is the niceness of tests that run beside labs (sched(7)).
+const behindLabs = 5
+
+// test runs the tests of some packages with a niceness. At Ctrl-C it waits for the end of `go test`, since labs clean
+// up.
+func test(ctx context.Context, events *lines, packages []string, niceness int, flags ...string) error {
 	if len(packages) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	// `make lint` has run vet, with more checks.
-	argv := slices.Concat([]string{"test", "-json", "-count", "1", "-timeout", "60m", "-vet", "off"}, flags, packages)
-	cmd := exec.Command("go", argv...)
+	argv := slices.Concat([]string{"-n", strconv.Itoa(niceness),
+		"go", "test", "-json", "-count", "1", "-timeout", "60m", "-vet", "off"}, flags, packages)
+	cmd := exec.Command("nice", argv...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

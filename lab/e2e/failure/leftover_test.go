@@ -3,18 +3,33 @@ package failure_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// silencePatience is the time limit for Slurm to set a node DOWN whose slurmd does not answer: SlurmdTimeout is 300 s.
-const silencePatience = 12 * time.Minute
+// silencePatience is the time limit for Slurm to set a node DOWN whose slurmd does not answer.
+const silencePatience = 6 * time.Minute
+
+// shortenSlurmdTimeout has slurmctld set a node DOWN whose slurmd does not answer for 20 seconds, not for 300.
+// The returned function ends this.
+func shortenSlurmdTimeout(t *testing.T) (end func()) {
+	t.Helper()
+	const conf = "/etc/slurm/slurm.conf"
+	lab.AwaitQuiet(t)
+	change := func(command string) { lab.OnControl(t, "sh", "-c", command+" && scontrol reconfigure") }
+	end = sync.OnceFunc(func() { change("sed -i '/# of the test$/d' " + conf) })
+	t.Cleanup(end)
+	change("echo 'SlurmdTimeout=20 # of the test' >>" + conf)
+	return end
+}
 
 // TestARestartOfTheHypervisorLeavesNoPersistentNodeDown boots a persistent node without a request. Its slurmd does not
 // start at boot; reconcile starts it.
 func TestARestartOfTheHypervisorLeavesNoPersistentNodeDown(t *testing.T) {
+	end := shortenSlurmdTimeout(t)
 	server, _ := lab.Server("node01")
 	if err := lab.Host.Reboot(t.Context(), server.ID, true); err != nil {
 		t.Fatal(err)
@@ -25,6 +40,7 @@ func TestARestartOfTheHypervisorLeavesNoPersistentNodeDown(t *testing.T) {
 		return state == "DOWN+NOT_RESPONDING" && strings.HasPrefix(reason, "Not responding"),
 			fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
 	})
+	end()
 	before := lab.Identities(t, "node01")["node01"]
 	said := lab.Do(t, "reconcile", "--fix", "--recheck", "0s")
 	if !strings.Contains(said, "silent: ") {
