@@ -13,7 +13,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -132,10 +131,10 @@ type round struct {
 	shared     *shared       // the order of Terraform's work, if the plan is Shared; else nil
 	configured chan struct{} // closed when the run after the gate has ended
 	once       sync.Once
-	configures atomic.Int32 // the number of operations that are not configured yet
 
-	lock sync.Mutex
-	left nodeset.NodeSet // the nodes whose instance was left unchanged
+	lock       sync.Mutex
+	configures int             // the number of operations that are not configured yet
+	left       nodeset.NodeSet // the nodes whose instance was left unchanged
 }
 
 func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
@@ -207,9 +206,12 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 // operation makes the operation of a change.
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	return &operation{
-		operator: o, round: r, change: c, term: newTerm(o.ctx, c.Deadline), phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
-		instance: r.Seen.Instances[c.Node], finished: c.Action.Boots(),
-		unfit: r.Seen.States[c.Node].Unfit(),
+		operator: o, round: r, change: c, term: newTerm(o.ctx, c.Deadline), phase: reconfigure.PhasePlan,
+		was: r.Seen.States[c.Node],
+		instance: instance{
+			Instance: r.Seen.Instances[c.Node], origin: originFound, finished: c.Action.Boots(),
+			cleaned: r.Seen.States[c.Node].Unfit(),
+		},
 	}
 }
 

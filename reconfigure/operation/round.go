@@ -239,21 +239,26 @@ func (o *operation) passGate() error {
 	}
 }
 
-// expectConfigured counts the operations for which the playbooks run. When all of them have ended, no operation waits
+// expectConfigured counts the operations for which the playbooks run, before they begin. When all of them have ended, no operation waits
 // for a run.
 func (r *round) expectConfigured(operations []*operation) {
 	for _, o := range operations {
 		if o.configures() {
-			r.configures.Add(1)
+			r.configures++
 		}
 	}
-	if r.configures.Load() == 0 {
+	if r.configures == 0 {
 		r.closeConfigured()
 	}
 }
 
 func (r *round) leaveConfigured(o *operation) {
-	if o.configures() && r.configures.Add(-1) == 0 {
+	if !o.configures() {
+		return
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.configures--; r.configures == 0 {
 		r.closeConfigured()
 	}
 }
