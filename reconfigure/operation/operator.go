@@ -127,9 +127,9 @@ type Round struct {
 // round is a Round under way.
 type round struct {
 	Round
-	gate       *gate         // at which its nodes wait for one another, if it concerns every node; else nil
+	barrier    *barrier      // at which its nodes wait for one another, if it concerns every node; else nil
 	shared     *shared       // the order of Terraform's work, if the plan is Shared; else nil
-	configured chan struct{} // closed when the run after the gate has ended
+	configured chan struct{} // closed when the run after the barrier has ended
 	once       sync.Once
 
 	lock       sync.Mutex
@@ -156,7 +156,7 @@ func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	}
 	begun.expectConfigured(operations)
 	if r.Plan.Everywhere || r.Plan.Shared {
-		begun.gate = newGate(operations)
+		begun.barrier = newBarrier(operations)
 	}
 	if r.Plan.Shared {
 		begun.shared = newShared(operations, len(r.Plan.Desired) == 0)
@@ -193,7 +193,7 @@ func awaited(plan reconfigure.Plan) reconfigure.Failures {
 func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 	defer op.term.cancel(nil)
 	verdict, ended := op.run()
-	op.leaveGate()
+	op.leaveBarrier()
 	op.round.leaveConfigured(op)
 	o.lock.Lock()
 	delete(o.underWay, op.change.Node)

@@ -40,7 +40,7 @@ func (o *operation) configure() error {
 	if err := o.round.sharedReady(o.term.ctx); err != nil {
 		return err
 	}
-	if err := o.passGate(); err != nil {
+	if err := o.passBarrier(); err != nil {
 		return err
 	}
 	o.progress.admit()
@@ -58,7 +58,7 @@ func (o *operation) configure() error {
 		if last != nil && errors.Is(err, errLate) {
 			return false, fmt.Errorf("%w: %w", err, last)
 		}
-		return reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.round.gate == nil, err
+		return reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.round.barrier == nil, err
 	})
 	if err != nil {
 		return o.term.cause(err) // the operation may have ended in a pause
@@ -196,7 +196,7 @@ func allGone(ctx context.Context, calls []*configureCall) context.Context {
 func closeConfigured(calls []*configureCall) {
 	closed := map[*round]bool{}
 	for _, c := range calls {
-		if r := c.In.round; r.gate != nil && !closed[r] {
+		if r := c.In.round; r.barrier != nil && !closed[r] {
 			closed[r] = true
 			r.closeConfigured()
 		}
@@ -251,7 +251,7 @@ func (o *Operator) extent(
 		r := c.In.round
 		extent.Everywhere = extent.Everywhere || r.Plan.Everywhere
 		extent.Conf = cmp.Or(extent.Conf, r.Plan.Conf)
-		extent.Addresses = extent.Addresses || r.gate != nil
+		extent.Addresses = extent.Addresses || r.barrier != nil
 		refused = refused.Union(r.leftAlone())
 	}
 	extent.Changed = nodeset.Of(names...)

@@ -90,7 +90,7 @@ func (o *operation) runs() bool {
 // startSlurmd starts slurmd on an instance that was started and that the playbooks would not change. It reports whether
 // it did; otherwise the playbooks must run.
 func (o *operation) startSlurmd() bool {
-	if o.change.Action != reconfigure.Start || o.round.gate != nil {
+	if o.change.Action != reconfigure.Start || o.round.barrier != nil {
 		return false
 	}
 	o.progress.admit() // from now on runs for other nodes tell it their addresses

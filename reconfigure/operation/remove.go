@@ -19,7 +19,7 @@ func (o *operation) remove() error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.leaveGate()
+	o.leaveBarrier()
 	o.settle()
 	o.operator.gone(o.change.Node)
 	if !o.change.HandOver {
