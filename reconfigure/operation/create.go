@@ -66,7 +66,7 @@ func (o *operation) bringUp() error {
 	if err := o.provision(o.term.ctx); err != nil {
 		return err
 	}
-	return o.boot(o.fresh())
+	return o.boot(o.newDisk())
 }
 
 // provision lets Terraform make the instance. Passing failures are retried, within the deadline.
@@ -108,18 +108,18 @@ func (o *operation) made(r provision.Result) {
 	o.operator.found(map[string]reconfigure.Instance{o.change.Node: r.Instance})
 }
 
-// fresh reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
+// newDisk reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
 // both. An earlier worker may have learned the key of an instance that was made before the plan.
-func (o *operation) fresh() bool {
+func (o *operation) newDisk() bool {
 	before := o.round.Seen.Instances[o.change.Node]
 	return o.instance.origin != originTaken && (before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID)
 }
 
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
-func (o *operation) boot(fresh bool) error {
+func (o *operation) boot(newDisk bool) error {
 	o.enter(reconfigure.PhaseBoot)
 	o.progress.appeared(reconfigure.Server{ID: o.instance.ID})
-	err := o.answers(fresh)
+	err := o.answers(newDisk)
 	if late := o.term.overtaken(o.progress.get().made); err != nil && late != nil {
 		return late
 	}
@@ -131,10 +131,10 @@ func (o *operation) boot(fresh bool) error {
 }
 
 // answers waits until the instance answers by SSH.
-func (o *operation) answers(fresh bool) error {
+func (o *operation) answers(newDisk bool) error {
 	ctx, cancel := context.WithTimeoutCause(o.term.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	defer cancel()
-	return o.deps().Waiter.Wait(ctx, o.instance.Instance, fresh)
+	return o.deps().Waiter.Wait(ctx, o.instance.Instance, newDisk)
 }
 
 // reconfigure configures an instance that exists. A worker may have died before the instance had booted.

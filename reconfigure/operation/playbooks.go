@@ -206,11 +206,11 @@ func closeConfigured(calls []*configureCall) {
 // inventory returns the instances for the playbooks: none that are tainted, and none of nodes that fail or are removed.
 // A node with an address and without an instance has a kept port.
 func (o *Operator) inventory(
-	ctx context.Context, calls []*configureCall, fresh bool,
+	ctx context.Context, calls []*configureCall, current bool,
 ) map[string]reconfigure.Instance {
 	told := o.known()
 	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
-	for node, address := range o.addresses(ctx, calls, fresh) {
+	for node, address := range o.addresses(ctx, calls, current) {
 		if _, there := told[node]; !there {
 			told[node] = reconfigure.Instance{Node: node, Address: address}
 		}
@@ -223,12 +223,12 @@ func (o *Operator) inventory(
 
 // addresses returns the addresses of the nodes, also of those without an instance. If they cannot be read, that is
 // noted and the run continues: the next deploy adds a name that is missing on a node.
-func (o *Operator) addresses(ctx context.Context, calls []*configureCall, fresh bool) map[string]string {
+func (o *Operator) addresses(ctx context.Context, calls []*configureCall, current bool) map[string]string {
 	_, deps := o.using()
 	if deps.Addresses == nil {
 		return nil
 	}
-	addresses, err := deps.Addresses(ctx, fresh)
+	addresses, err := deps.Addresses(ctx, current)
 	if err != nil {
 		for _, c := range calls {
 			c.In.note("the addresses of the other nodes are unknown: " + err.Error())

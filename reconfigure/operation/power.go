@@ -68,7 +68,7 @@ func (o *operation) start() error {
 	case runs:
 		return o.restart()
 	}
-	return o.boot(o.fresh())
+	return o.boot(o.newDisk())
 }
 
 // differs reports whether the fence has refused to start or to stop the instance, since more of it would change.

@@ -18,10 +18,10 @@ type hostKey struct{ instance, image, key string }
 
 // Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. Like the real one,
 // it accepts the key that was learned from the same disk, or the key on the console.
-func (w *World) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error {
+func (w *World) Wait(ctx context.Context, i reconfigure.Instance, newDisk bool) error {
 	defer w.happened(AfterWait)
 	const look = time.Second
-	if fresh {
+	if newDisk {
 		w.forgetKey(ctx, i)
 	}
 	for {

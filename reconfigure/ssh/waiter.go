@@ -86,10 +86,10 @@ func together[In, Out any](do func(context.Context, []In) (Out, error)) *batcher
 
 // Wait returns when the instance has answered with an accepted host key and the known_hosts file has that key. It
 // accepts the keys that were learned from the instance's disk, which stay valid over reboots; if there are none, it
-// accepts those that the policy allows. A fresh instance has a new disk, so it has no learned keys. Wait tries until
+// accepts those that the policy allows. No key was learned of a new disk. Wait tries until
 // ctx ends, and may be retried. The error describes the last attempt; after a deadline it has the class of that
 // attempt.
-func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh bool) error {
+func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, newDisk bool) error {
 	if instance.Address == "" {
 		return errors.New("it has no address")
 	}
@@ -98,8 +98,8 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	if err != nil {
 		return err
 	}
-	// removed at once: the next worker may not know that the instance is fresh
-	if len(kept.keys) > 0 && (fresh || !kept.ofIt) {
+	// removed at once: the next worker may not know that the disk is new
+	if len(kept.keys) > 0 && (newDisk || !kept.ofIt) {
 		if _, err := w.keepKeys.Do(ctx, hostKeys{address: address, forget: true}); err != nil {
 			return fmt.Errorf("the host key of the instance that had its address cannot be removed: %w", err)
 		}
