@@ -64,7 +64,7 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	// States returns the states of at least these nodes, and asks only Slurm. Nil: each look takes a whole snapshot.
+	// States returns the states of at least these nodes, and asks only Slurm. Nil: each plan takes a whole snapshot.
 	States func(
 		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]reconfigure.NodeState, error)
@@ -107,8 +107,8 @@ type Config struct {
 }
 
 const (
-	// look is the interval at which the journal is asked for new requests.
-	look = 250 * time.Millisecond
+	// poll is the interval at which the journal is asked for new requests.
+	poll = 250 * time.Millisecond
 	// again is the interval at which deferred requests are planned again. If they wait for jobs, Slurm is asked first
 	// whether a state of their nodes has changed.
 	again = 10 * time.Second
@@ -143,7 +143,7 @@ func Run(ctx context.Context, config Config) error {
 		case config.replaced(), !left && !config.Stay:
 			return nil
 		case !left:
-			if err := sleep.For(ctx, look); err != nil {
+			if err := sleep.For(ctx, poll); err != nil {
 				return err
 			}
 		}
