@@ -16,9 +16,9 @@ import (
 // retried.
 func Gate(ctx context.Context, dir string, key gate.Key) (context.Context, gate.Call, error) {
 	from := cmp.Or(peer(os.Getenv), "an unknown address")
-	attempt := gate.Attempt{Key: key, Peer: from, Command: os.Getenv("SSH_ORIGINAL_COMMAND"), Time: time.Now()}
-	call, fault := gate.Parse(key, attempt.Command)
-	err := admit(ctx, dir, attempt, fault)
+	connection := gate.Connection{Key: key, Peer: from, Command: os.Getenv("SSH_ORIGINAL_COMMAND"), Time: time.Now()}
+	call, fault := gate.Parse(key, connection.Command)
+	err := admit(ctx, dir, connection, fault)
 	if fault != nil {
 		err = gate.ErrRefused
 	}
@@ -26,7 +26,7 @@ func Gate(ctx context.Context, dir string, key gate.Key) (context.Context, gate.
 }
 
 // admit checks a call against the limits of its key, and records a refusal.
-func admit(ctx context.Context, dir string, a gate.Attempt, fault error) error {
+func admit(ctx context.Context, dir string, a gate.Connection, fault error) error {
 	s, err := site.Open(dir)
 	if err != nil { // a request is accepted even if the declaration cannot be read
 		if s, err = site.Recall(dir); err != nil {

@@ -64,7 +64,7 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	// States returns the states of at least these nodes, and asks only Slurm. Nil: each look takes a whole snapshot.
+	// States returns the states of at least these nodes, and asks only Slurm. Nil: each plan takes a whole snapshot.
 	States func(
 		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]reconfigure.NodeState, error)
@@ -107,8 +107,8 @@ type Config struct {
 }
 
 const (
-	// look is the interval at which the journal is asked for new requests.
-	look = 250 * time.Millisecond
+	// poll is the interval at which the journal is asked for new requests.
+	poll = 250 * time.Millisecond
 	// again is the interval at which deferred requests are planned again. If they wait for jobs, Slurm is asked first
 	// whether a state of their nodes has changed.
 	again = 10 * time.Second
@@ -130,7 +130,7 @@ const (
 func Run(ctx context.Context, config Config) error {
 	outage := newOutage(config.Log)
 	for {
-		left, err := hold(ctx, config, outage)
+		left, err := underLease(ctx, config, outage)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -143,7 +143,7 @@ func Run(ctx context.Context, config Config) error {
 		case config.replaced(), !left && !config.Stay:
 			return nil
 		case !left:
-			if err := sleep.For(ctx, look); err != nil {
+			if err := sleep.For(ctx, poll); err != nil {
 				return err
 			}
 		}
@@ -152,16 +152,16 @@ func Run(ctx context.Context, config Config) error {
 
 func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
-// hold acquires the lease, works, and releases it. left is false if another process holds the lease, or if no request
+// underLease acquires the lease, works, and releases it. left is false if another process holds the lease, or if no request
 // is left. It looks for requests again after the release, since a caller starts no worker while a worker holds the
 // lease.
-func hold(ctx context.Context, config Config, outage *outage) (left bool, err error) {
+func underLease(ctx context.Context, config Config, outage *outage) (left bool, err error) {
 	release, ok, err := config.Journal.Acquire(ctx)
 	if err != nil || !ok {
 		return false, err
 	}
-	held, stop := config.Journal.WhileHeld(ctx)
-	c := newController(held, config, outage)
+	leased, stop := config.Journal.WhileHeld(ctx)
+	c := newController(leased, config, outage)
 	err = c.loop()
 	newest := reconfigure.RequestID(0)
 	if ctx.Err() != nil {
@@ -169,7 +169,7 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 	}
 	c.stop()
 	if config.Flush != nil { // before the release: without the lease nothing can be written
-		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
+		err = errors.Join(err, config.Flush(context.WithoutCancel(leased)))
 	}
 	stop()
 	err = errors.Join(err, release())

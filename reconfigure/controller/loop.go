@@ -58,9 +58,9 @@ type queue struct {
 
 // planning has the times at which requests are planned.
 type planning struct {
-	looking bool      // a snapshot is taken, or a plan is made from it
+	working bool      // a snapshot is taken, or a plan is made from it
 	due     time.Time // when deferred requests are planned again
-	waits   waits     // the last look, if all nodes wait for their jobs
+	waits   waits     // the last plan, if all nodes wait for their jobs
 	pauses  *backoff.ExponentialBackOff
 }
 
@@ -108,7 +108,7 @@ func newController(ctx context.Context, config Config, outage *outage) *controll
 
 // loop works until nothing is left, the lease is lost or ctx ends.
 func (c *controller) loop() error {
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for {
 		if err := c.step(); err != nil {
@@ -179,7 +179,7 @@ func (c *controller) step() error {
 	c.startReconcile()
 	c.startCampaign()
 	c.endSuspended()
-	c.startLook()
+	c.startPlanning()
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (c *controller) idle() bool {
 
 // working reports whether something is in progress, or is not read or written yet.
 func (c *controller) working() bool {
-	return c.planning.looking || c.dropping || c.comparison.working || c.campaign.working || len(c.underWay) > 0 ||
+	return c.planning.working || c.dropping || c.comparison.working || c.campaign.working || len(c.underWay) > 0 ||
 		!c.queue.read || time.Now().Before(c.retry) || c.unwritten()
 }
 
@@ -332,9 +332,9 @@ func (c *controller) unwritten() bool {
 	return false
 }
 
-// startLook takes a snapshot for the requests that may begin, and plans, in another goroutine.
-func (c *controller) startLook() {
-	if c.planning.looking || c.dropping || c.queue.paused || c.replaced() {
+// startPlanning takes a snapshot for the requests that may begin, and plans, in another goroutine.
+func (c *controller) startPlanning() {
+	if c.planning.working || c.dropping || c.queue.paused || c.replaced() {
 		return
 	}
 	now := time.Now()
@@ -348,19 +348,19 @@ func (c *controller) startLook() {
 	if len(arrivals) == 0 || window(arrivals, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
 		return
 	}
-	c.planning.looking = true
+	c.planning.working = true
 	requests, before, underWay := next.Together, c.planning.waits, c.nodes()
 	c.wait.Go(func() {
 		if before.covers(requests, now) && before.last(c.ctx) {
-			c.tell(func() { c.planning.looking, c.planning.due = false, time.Now().Add(again) })
+			c.tell(func() { c.planning.working, c.planning.due = false, time.Now().Add(again) })
 			return
 		}
-		l := c.look(requests, underWay)
-		c.tell(func() { c.looked(l, next) })
+		l := c.plan(requests, underWay)
+		c.tell(func() { c.beginPlanned(l, next) })
 	})
 }
 
-// planned is the result of a look.
+// planned is the result of planning.
 type planned struct {
 	requests []reconfigure.Request
 	site     Site
@@ -369,8 +369,8 @@ type planned struct {
 	err      error // the reason why nothing could be planned
 }
 
-// look takes a snapshot and plans. It changes nothing.
-func (c *controller) look(requests []reconfigure.Request, underWay nodeset.NodeSet) planned {
+// plan takes a snapshot and plans. It changes nothing.
+func (c *controller) plan(requests []reconfigure.Request, underWay nodeset.NodeSet) planned {
 	l := planned{requests: requests}
 	if l.site, l.err = c.Open(c.ctx); l.err != nil {
 		return l
@@ -419,9 +419,9 @@ func stopsUntilAge(cluster reconfigure.Cluster) bool {
 	})
 }
 
-// looked begins what was planned.
-func (c *controller) looked(l planned, next Selection) {
-	c.planning.looking, c.planning.waits = false, waits{}
+// beginPlanned begins what was planned.
+func (c *controller) beginPlanned(l planned, next Selection) {
+	c.planning.working, c.planning.waits = false, waits{}
 	if c.ctx.Err() != nil || c.dropping {
 		return
 	}
@@ -447,7 +447,7 @@ func (c *controller) looked(l planned, next Selection) {
 		if c.queue.read = false; c.ctx.Err() == nil && !errors.Is(err, reconfigure.ErrLeaseLost) {
 			// The reason is a pause or a cancelled request, which the next read of the journal shows, or the journal failed.
 			c.Log.WarnContext(c.ctx, "a plan could not be begun; planning again", "reason", err.Error())
-			c.retry = time.Now().Add(look)
+			c.retry = time.Now().Add(poll)
 		}
 	}
 }
@@ -623,7 +623,7 @@ func (c *controller) startCampaign() {
 		return
 	}
 	c.campaign.working, c.campaign.asked = true, true
-	c.campaign.due = time.Now().Add(look) // unless something changes meanwhile
+	c.campaign.due = time.Now().Add(poll) // unless something changes meanwhile
 	c.wait.Go(func() {
 		next, stays := c.Campaign(c.ctx)
 		c.tell(func() {

@@ -14,7 +14,7 @@ import (
 // states of their nodes: a snapshot of a large cluster is expensive, and jobs may take a day.
 const wholeLook = time.Minute
 
-// waits is the last look if it found only nodes that wait for their jobs; else it is the zero value.
+// waits is the last planning if it found only nodes that wait for their jobs; else it is the zero value.
 type waits struct {
 	requests []reconfigure.RequestID
 	time     time.Time
@@ -24,7 +24,7 @@ type waits struct {
 	states   map[string]reconfigure.NodeState
 }
 
-// waitsOf returns the waits of a look.
+// waitsOf returns the waits of planning.
 func waitsOf(l planned) waits {
 	w := waits{
 		requests: ids(l.requests), time: l.seen.Time, site: l.site,
@@ -56,8 +56,8 @@ func open(requests []reconfigure.Request) nodeset.NodeSet {
 	return nodes
 }
 
-// covers reports whether the next look at these requests finds the same as the last one, unless a state of their nodes
-// has changed in Slurm. It is false when the next whole look is due.
+// covers reports whether planning these requests again finds the same as the last one, unless a state of their nodes
+// has changed in Slurm. It is false when the next whole snapshot is due.
 func (w waits) covers(requests []reconfigure.Request, now time.Time) bool {
 	if len(w.requests) == 0 || now.Sub(w.time) >= wholeLook {
 		return false
@@ -69,7 +69,7 @@ func (w waits) covers(requests []reconfigure.Request, now time.Time) bool {
 }
 
 // last asks Slurm, and reports whether the states of the nodes are unchanged. It reports false if Slurm does not
-// answer; the whole look that follows handles that.
+// answer; the whole snapshot that follows handles that.
 func (w waits) last(ctx context.Context) bool {
 	states, err := w.site.States(ctx, w.control, w.nodes)
 	if err != nil {

@@ -39,8 +39,8 @@ const (
 	sameAgain    = time.Minute // the time after which another call above the limit is recorded
 )
 
-// Attempt is one call through the gate.
-type Attempt struct {
+// Connection is one SSH connection of a caller, with its call.
+type Connection struct {
 	Key     Key
 	Peer    string // the address of the caller
 	Command string
@@ -52,32 +52,32 @@ type Attempt struct {
 //
 // Each call counts against the limit, also a refused one. Calls above the limit change the record at most once a
 // minute for each address, so that a key that calls in a loop causes few writes.
-func Admit(known reconfigure.KeyUse, a Attempt, pending int, fault error) (reconfigure.KeyUse, error) {
-	limit := a.Key.limit()
+func Admit(known reconfigure.KeyUse, c Connection, pending int, fault error) (reconfigure.KeyUse, error) {
+	limit := c.Key.limit()
 	left := limit.Burst
 	if !known.At.IsZero() { // a clock that was set back must not reduce the remaining calls
-		more := max(0, a.Time.Sub(known.At)).Seconds() / limit.Every.Seconds()
+		more := max(0, c.Time.Sub(known.At)).Seconds() / limit.Every.Seconds()
 		left = min(limit.Burst, known.Left+more)
 	}
 	if left < 1 {
-		return a.refuse(known, "too many calls", ErrBusy)
+		return c.refuse(known, "too many calls", ErrBusy)
 	}
-	known.Left, known.At = left-1, a.Time
+	known.Left, known.At = left-1, c.Time
 	switch {
 	case fault != nil:
-		return a.refuse(known, fault.Error(), ErrRefused)
+		return c.refuse(known, fault.Error(), ErrRefused)
 	case pending >= limit.Pending:
-		return a.refuse(known, fmt.Sprintf("%d requests of this key are pending", limit.Pending), ErrBusy)
+		return c.refuse(known, fmt.Sprintf("%d requests of this key are pending", limit.Pending), ErrBusy)
 	}
 	return known, nil
 }
 
 // refuse returns the record of the key with one more refusal, and the decision.
-func (a Attempt) refuse(known reconfigure.KeyUse, why string, decision error) (reconfigure.KeyUse, error) {
-	refused := reconfigure.RefusedCall{Time: a.Time, Peer: a.Peer, Why: why, Command: shown(a.Command), Count: 1}
+func (c Connection) refuse(known reconfigure.KeyUse, why string, decision error) (reconfigure.KeyUse, error) {
+	refused := reconfigure.RefusedCall{Time: c.Time, Peer: c.Peer, Why: why, Command: shown(c.Command), Count: 1}
 	all := append([]reconfigure.RefusedCall{}, known.Refused...)
-	if last := len(all) - 1; last >= 0 && all[last].Peer == a.Peer && all[last].Why == why {
-		if errors.Is(decision, ErrBusy) && a.Time.Sub(all[last].Time).Abs() < sameAgain {
+	if last := len(all) - 1; last >= 0 && all[last].Peer == c.Peer && all[last].Why == why {
+		if errors.Is(decision, ErrBusy) && c.Time.Sub(all[last].Time).Abs() < sameAgain {
 			return known, decision
 		}
 		refused.Count = min(all[last].Count, math.MaxInt-1) + 1

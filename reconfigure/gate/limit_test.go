@@ -16,7 +16,7 @@ func calls(key Key, known reconfigure.KeyUse, n int, every time.Duration) (recon
 	admitted := 0
 	for i := range n {
 		var err error
-		known, err = Admit(known, Attempt{Key: key, Peer: "192.0.2.1", Time: start.Add(time.Duration(i) * every)}, 0, nil)
+		known, err = Admit(known, Connection{Key: key, Peer: "192.0.2.1", Time: start.Add(time.Duration(i) * every)}, 0, nil)
 		if err == nil {
 			admitted++
 		}
@@ -49,7 +49,7 @@ func TestALoopIsWrittenDownOnceAMinute(t *testing.T) {
 	known, _ := calls(node01, reconfigure.KeyUse{}, 100, 0)
 	before := known
 	for i := range 590 { // less than a minute
-		a := Attempt{Key: node01, Peer: "192.0.2.1", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)}
+		a := Connection{Key: node01, Peer: "192.0.2.1", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)}
 		var err error
 		if known, err = Admit(known, a, 0, nil); !errors.Is(err, ErrBusy) {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestALoopIsWrittenDownOnceAMinute(t *testing.T) {
 	if len(known.Refused) != 1 || known.Refused[0] != before.Refused[0] || known.Left != before.Left {
 		t.Errorf("written down again: %+v", known)
 	}
-	a := Attempt{Key: node01, Peer: "192.0.2.1", Time: start.Add(time.Minute)}
+	a := Connection{Key: node01, Peer: "192.0.2.1", Time: start.Add(time.Minute)}
 	if known, _ = Admit(known, a, 0, nil); len(known.Refused) != 1 || known.Refused[0].Count != 2 {
 		t.Errorf("a minute later: %+v", known.Refused)
 	}
@@ -66,7 +66,7 @@ func TestALoopIsWrittenDownOnceAMinute(t *testing.T) {
 
 func TestAClockThatIsSetBackTakesNoCallsAway(t *testing.T) {
 	known, _ := calls(node01, reconfigure.KeyUse{}, 2, time.Hour)
-	known, err := Admit(known, Attempt{Key: node01, Time: start.Add(-time.Hour)}, 0, nil)
+	known, err := Admit(known, Connection{Key: node01, Time: start.Add(-time.Hour)}, 0, nil)
 	if err != nil || known.Left != 8 {
 		t.Errorf("%v, %+v", err, known)
 	}
@@ -74,7 +74,7 @@ func TestAClockThatIsSetBackTakesNoCallsAway(t *testing.T) {
 
 func TestAQueueIsBounded(t *testing.T) {
 	for _, k := range []Key{controller, node01} {
-		a := Attempt{Key: k, Time: start}
+		a := Connection{Key: k, Time: start}
 		if _, err := Admit(reconfigure.KeyUse{}, a, k.limit().Pending-1, nil); err != nil {
 			t.Error(err)
 		}
@@ -88,7 +88,7 @@ func TestAQueueIsBounded(t *testing.T) {
 func TestRefusalsAreKeptWithTheirPeer(t *testing.T) {
 	var known reconfigure.KeyUse
 	for i := range 100 {
-		a := Attempt{
+		a := Connection{
 			Key: controller, Peer: "192.0.2." + string(rune('a'+i%26)), Time: start,
 			Command: "sh -c 'exec\x1b[2J'\xff" + strings.Repeat("x", 10_000),
 		}
@@ -111,7 +111,7 @@ func TestRefusalsAreKeptWithTheirPeer(t *testing.T) {
 // A rejected call costs as much as any other, so that nobody can try commands without limit.
 func TestFaultyCallsCountToo(t *testing.T) {
 	var known reconfigure.KeyUse
-	a := Attempt{Key: node01, Peer: "192.0.2.1", Command: "sh", Time: start}
+	a := Connection{Key: node01, Peer: "192.0.2.1", Command: "sh", Time: start}
 	for i := range 11 {
 		var err error
 		known, err = Admit(known, a, 0, errors.New("an unknown verb"))

@@ -17,7 +17,7 @@ func (o *operation) capture() error {
 	image, err := o.image()
 	switch {
 	case err == nil:
-		o.unfit = !o.bootedSince(image)
+		o.instance.cleaned = !o.bootedSince(image)
 		said := fmt.Sprintf("image %s is %s", image.Name, image.ID)
 		if o.change.Note != "" {
 			said += "; " + o.change.Note
@@ -26,13 +26,13 @@ func (o *operation) capture() error {
 	default:
 		o.note(said(err))
 	}
-	if !o.unfit {
+	if !o.instance.cleaned {
 		return err
 	}
 	if problem := o.anewAfterImage(); problem != nil {
 		return errors.Join(err, problem)
 	}
-	o.unfit = false
+	o.instance.cleaned = false
 	o.progress.touch(false) // the node itself is in order, even without an image
 	return err
 }
@@ -51,14 +51,14 @@ func (o *operation) image() (reconfigure.Image, error) {
 			return image, err
 		}
 		o.enter(reconfigure.PhaseImage)
-		image, err = deps.Images.CreateImage(ctx, o.instance, o.change.Image, o.change.Requests[0])
+		image, err = deps.Images.CreateImage(ctx, o.instance.Instance, o.change.Image, o.change.Requests[0])
 		if err != nil {
 			return image, err
 		}
 	} else {
 		o.enter(reconfigure.PhaseImage)
 	}
-	return deps.Images.AwaitImage(ctx, image, o.instance)
+	return deps.Images.AwaitImage(ctx, image, o.instance.Instance)
 }
 
 // errImage ends the wait for an image.
@@ -67,7 +67,7 @@ var errImage = errors.New("the image was not there in time")
 // clean removes the data that belongs only to the node from its disk. Before that, it records this in Slurm.
 func (o *operation) clean(ctx context.Context) error {
 	if o.instance.ID == "" || o.isGone(o.instance.ID) {
-		o.unfit = true // the node is made anew in any case
+		o.instance.cleaned = true // the node is made anew in any case
 		return errors.New("there is no image of it, and its instance is gone")
 	}
 	if err := o.guard(ctx); err != nil {
@@ -76,9 +76,9 @@ func (o *operation) clean(ctx context.Context) error {
 	if err := o.insist(ctx, func() error { return o.mark(ctx) }); err != nil {
 		return fmt.Errorf("it is not cleaned, since Slurm could not be told: %w", err)
 	}
-	o.unfit = true
+	o.instance.cleaned = true
 	cluster, deps := o.operator.using()
-	if err := deps.Cleaner.Clean(ctx, cluster, o.instance); err != nil {
+	if err := deps.Cleaner.Clean(ctx, cluster, o.instance.Instance); err != nil {
 		return byDefault(reconfigure.ClassPlaybook, o.term.cause(err))
 	}
 	return nil

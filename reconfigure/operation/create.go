@@ -39,8 +39,8 @@ func (o *operation) attempts(first func() error) error {
 // retries reports whether another attempt may succeed. There is none after slurmd was started: it can register at any
 // moment, and the job that waits for the node would begin on an instance that is being removed.
 func (o *operation) retries(err error, attempt int, took time.Duration) bool {
-	return reconfigure.ClassOf(err).Boots() && !o.started && o.term.ctx.Err() == nil && attempt < o.change.Retries &&
-		took <= left(o.term.ctx)
+	return reconfigure.ClassOf(err).Boots() && !o.attempt.started && o.term.ctx.Err() == nil &&
+		attempt < o.change.Retries && took <= left(o.term.ctx)
 }
 
 // another removes the remains of the last attempt. The next attempt may begin only if nothing remains, and if Slurm
@@ -66,7 +66,7 @@ func (o *operation) bringUp() error {
 	if err := o.provision(o.term.ctx); err != nil {
 		return err
 	}
-	return o.boot(o.fresh())
+	return o.boot(o.newDisk())
 }
 
 // provision lets Terraform make the instance. Passing failures are retried, within the deadline.
@@ -99,27 +99,27 @@ func (o *operation) provision(ctx context.Context) error {
 
 // made records the instance that Terraform has made, started or stopped.
 func (o *operation) made(r provision.Result) {
-	o.instance, o.settled, o.finished, o.taken, o.removed = r.Instance, r.Settled, true, r.Taken, false
+	o.instance.make(r)
 	if o.change.Action == reconfigure.Stop {
 		o.endLife()
 	} else {
-		o.beginLife(r.Instance.ID, o.taken)
+		o.beginLife(r.Instance.ID, r.Taken)
 	}
 	o.operator.found(map[string]reconfigure.Instance{o.change.Node: r.Instance})
 }
 
-// fresh reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
+// newDisk reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
 // both. An earlier worker may have learned the key of an instance that was made before the plan.
-func (o *operation) fresh() bool {
+func (o *operation) newDisk() bool {
 	before := o.round.Seen.Instances[o.change.Node]
-	return !o.taken && (before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID)
+	return o.instance.origin != originTaken && (before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID)
 }
 
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
-func (o *operation) boot(fresh bool) error {
+func (o *operation) boot(newDisk bool) error {
 	o.enter(reconfigure.PhaseBoot)
 	o.progress.appeared(reconfigure.Server{ID: o.instance.ID})
-	err := o.answers(fresh)
+	err := o.answers(newDisk)
 	if late := o.term.overtaken(o.progress.get().made); err != nil && late != nil {
 		return late
 	}
@@ -131,15 +131,15 @@ func (o *operation) boot(fresh bool) error {
 }
 
 // answers waits until the instance answers by SSH.
-func (o *operation) answers(fresh bool) error {
+func (o *operation) answers(newDisk bool) error {
 	ctx, cancel := context.WithTimeoutCause(o.term.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	defer cancel()
-	return o.deps().Waiter.Wait(ctx, o.instance, fresh)
+	return o.deps().Waiter.Wait(ctx, o.instance.Instance, newDisk)
 }
 
 // reconfigure configures an instance that exists. A worker may have died before the instance had booted.
 func (o *operation) reconfigure() error {
-	known, err := o.deps().Waiter.Known(o.term.ctx, o.instance)
+	known, err := o.deps().Waiter.Known(o.term.ctx, o.instance.Instance)
 	switch {
 	case err != nil:
 		return o.term.cause(err)
@@ -174,17 +174,17 @@ func (o *operation) verifyAndSettle() error {
 // settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance has been
 // removed. So a state without that change is only noted.
 func (o *operation) settle() {
-	if o.settled == nil {
+	if o.instance.settled == nil {
 		return
 	}
 	select {
-	case err := <-o.settled:
+	case err := <-o.instance.settled:
 		if err != nil {
 			o.note("Terraform's state is behind the cloud: " + err.Error())
 		}
 	case <-o.operator.ctx.Done():
 	}
-	o.settled = nil
+	o.instance.settled = nil
 }
 
 // awaitBuilt waits while the cloud still makes an instance of an earlier run: when it is ACTIVE it can be adopted, and
@@ -220,7 +220,7 @@ func (o *operation) adopt() error {
 		o.passed(registered) // Slurm uses it
 		return nil
 	}
-	o.instance = adopted.Instance
+	o.instance.Instance = adopted.Instance
 	o.operator.found(map[string]reconfigure.Instance{o.change.Node: adopted.Instance})
 	return o.boot(false)
 }
@@ -244,7 +244,7 @@ func (o *operation) makeAnew() error {
 			errors.New("left alone: a job runs on it, though the cloud has no instance of it"))
 	}
 	o.note("the cloud does not have its instance any more: it is made anew")
-	o.anew = true
+	o.instance.origin = originMissing
 	return o.bringUp()
 }
 
@@ -279,7 +279,7 @@ func (o *operation) restart() error {
 // learnKey waits for an instance that runs and whose host key is unknown, before it is rebooted: its console log may not
 // show the key again. If it does not answer in time, it is rebooted all the same, since that may help.
 func (o *operation) learnKey() error {
-	known, err := o.deps().Waiter.Known(o.term.ctx, o.instance)
+	known, err := o.deps().Waiter.Known(o.term.ctx, o.instance.Instance)
 	if err != nil || known || !o.runs() {
 		return o.term.cause(err)
 	}
@@ -306,15 +306,15 @@ func (o *operation) takeUp() error {
 // waits for the node would begin and be lost.
 func (o *operation) goOn() error {
 	o.note("a worker that has ended had begun its boot, which goes on")
-	o.taken = true
+	o.instance.origin = originTaken
 	o.progress.touch(true)
 	var err error
 	switch o.change.At {
 	case reconfigure.PhaseConfigure:
-		o.started = true
+		o.attempt.started = true
 		err = o.configureAndVerify()
 	case reconfigure.PhaseVerify:
-		o.started = true
+		o.attempt.started = true
 		err = o.verifyAndSettle()
 	default:
 		err = o.boot(false)
@@ -344,7 +344,7 @@ func (o *operation) guard(ctx context.Context) error {
 		return nil
 	}
 	state, err := o.state(ctx)
-	busy := provision.InUse(o.instance, state, err)
+	busy := provision.InUse(o.instance.Instance, state, err)
 	if busy != nil {
 		o.round.leave(o.change.Node)
 	}

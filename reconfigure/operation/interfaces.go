@@ -68,9 +68,9 @@ type Cleaner interface {
 // Waiter waits for SSH.
 type Waiter interface {
 	// Wait returns when the instance has answered by SSH with a host key that was learned of its disk, or that it
-	// learns now. No key was learned of a fresh instance's disk. If ctx ends first, the error has the result of the
+	// learns now. No key was learned of a new disk. If ctx ends first, the error has the result of the
 	// last attempt.
-	Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error
+	Wait(ctx context.Context, i reconfigure.Instance, newDisk bool) error
 	// Known reports whether a host key was learned of the instance's disk. After a reboot, it may be impossible to
 	// learn it.
 	Known(ctx context.Context, i reconfigure.Instance) (bool, error)
@@ -163,10 +163,10 @@ type Deps struct {
 	Sums        SumStore
 	Recorder    Recorder
 	Health      HealthStore
-	// Addresses returns the address of each node that has a port, with or without an instance. If fresh is false, the
+	// Addresses returns the address of each node that has a port, with or without an instance. If current is false, the
 	// answer may be that of the last call, unless a change of ours came since. Nil: only the instances' addresses are
 	// known.
-	Addresses func(ctx context.Context, fresh bool) (map[string]string, error)
+	Addresses func(ctx context.Context, current bool) (map[string]string, error)
 	// Scheduler and Commenter use Slurm on a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler
 	Commenter func(control reconfigure.Instance) Commenter

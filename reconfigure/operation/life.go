@@ -13,31 +13,31 @@ func (o *operation) beginLife(id string, continues bool) {
 		return
 	}
 	spec := o.change.Spec
-	o.life = reconfigure.Life{
+	o.attempt.life = reconfigure.Life{
 		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
 		FlavorID: spec.FlavorID, Planned: o.term.began, Made: time.Now(), Continues: continues,
 	}
 	if a := o.progress.get().server; a.ID == id {
-		o.life.Made, o.life.Host = o.progress.get().at, a.Host
+		o.attempt.life.Made, o.attempt.life.Host = o.progress.get().at, a.Host
 	}
 	source := o.round.Cluster.Control.Source
 	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok {
 		source = group.Source
 	}
 	if means := o.round.Seen.Sources[source]; means.ImageID == spec.ImageID {
-		o.life.Image = source.Image
+		o.attempt.life.Image = source.Image
 	}
 	if means := o.round.Seen.Sources[source]; means.FlavorID == spec.FlavorID {
-		o.life.Flavor = source.Flavor
+		o.attempt.life.Flavor = source.Flavor
 	}
-	o.recordLife(o.life)
+	o.recordLife(o.attempt.life)
 }
 
 // passed records that the new instance has passed a step. Operations that make no instance have no life to record.
 func (o *operation) passed(step func(*reconfigure.Life) *time.Time) {
-	if o.life.Instance != "" {
-		*step(&o.life) = time.Now()
-		o.recordLife(o.life)
+	if o.attempt.life.Instance != "" {
+		*step(&o.attempt.life) = time.Now()
+		o.recordLife(o.attempt.life)
 	}
 }
 
@@ -47,24 +47,26 @@ func registered(l *reconfigure.Life) *time.Time { return &l.Registered }
 
 // failLife records why the new instance did not come up, also if the cloud has given it up.
 func (o *operation) failLife(err error) {
-	if a := o.progress.get().server; o.life.Instance == "" && a.ID != "" {
+	if a := o.progress.get().server; o.attempt.life.Instance == "" && a.ID != "" {
 		o.beginLife(a.ID, false)
 	}
-	if o.life.Instance != "" && o.life.Registered.IsZero() {
-		o.life.Failed = said(err)
-		o.recordLife(o.life)
+	if o.attempt.life.Instance != "" && o.attempt.life.Registered.IsZero() {
+		o.attempt.life.Failed = said(err)
+		o.recordLife(o.attempt.life)
 	}
 }
 
 // endLife records that the node no longer has an instance, or has a stopped one.
 func (o *operation) endLife() {
-	o.life = reconfigure.Life{}
+	o.attempt.life = reconfigure.Life{}
 	o.progress.forget()
 	o.recordLife(reconfigure.Life{Node: o.change.Node, Removed: time.Now()})
 }
 
 // onHost records the host of the instance. The first answer counts, since the instance may have moved later.
-func (o *operation) onHost(s reconfigure.Server) { o.life.Host = cmp.Or(o.life.Host, s.Host) }
+func (o *operation) onHost(s reconfigure.Server) {
+	o.attempt.life.Host = cmp.Or(o.attempt.life.Host, s.Host)
+}
 
 // recordLife, like record, writes nothing after the operator's end.
 func (o *operation) recordLife(l reconfigure.Life) {

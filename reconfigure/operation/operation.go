@@ -6,40 +6,34 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// operation carries out one planned change. Its fields belong to its own goroutine, unless they say otherwise.
+// operation carries out one planned change. Its fields belong to its own goroutine. Others only read change and round,
+// which stay as they are, end the term, and use progress.
 type operation struct {
 	operator  *Operator
 	round     *round
-	change    reconfigure.Change // does not change; other goroutines read it
-	remark    string             // for the verdict, instead of the change's note
-	rejection error              // of a node that could not be planned: only Slurm is told
+	change    reconfigure.Change
+	rejection error                 // of a node that could not be planned: only Slurm is told
+	was       reconfigure.NodeState // before the plan
 	term      term
+	progress  progress
 
 	phase    reconfigure.Phase
-	was      reconfigure.NodeState // before the plan
-	instance reconfigure.Instance
-	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
-	finished bool         // the instance is finished: Terraform has not tainted it
-	anew     bool         // the instance was gone, and is made although the change is no creation
-	taken    bool         // the instance was made, or booted, for the request before the plan
-	started  bool         // slurmd was started, and may register at any moment
-	removed  bool         // the cloud no longer has the instance; Terraform may not have noticed that
-	kept     bool         // an administrator has drained the node, to inspect it
-	unfit    bool         // its disk was cleaned for an image, or may have been, and it is not made anew yet
-	stale    bool         // Slurm has a reason of ours for a node that is up
-	toldDown bool         // Slurm was told that the node is DOWN, or may have been
-	ready    atomic.Bool  // users may log in to the node; read by other goroutines
+	remark   string // for the verdict, instead of the change's note
+	instance instance
+	attempt  attempt
+	stale    bool // Slurm has a reason of ours for a node that is up
+}
 
-	progress progress // with Terraform and Ansible; set by other goroutines
-
-	seen reconfigure.Configured // by the playbooks
-	life reconfigure.Life       // of the new instance; without an id while there is none
+// attempt is the result of one attempt so far.
+type attempt struct {
+	life    reconfigure.Life       // of the new instance; without an id while there is none
+	started bool                   // slurmd was started, and may register at any moment: there is no further attempt
+	seen    reconfigure.Configured // by the playbooks
 }
 
 // run carries out the change, and returns the verdict; false if the operator has ended before.
@@ -54,10 +48,11 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 	}
 	v = o.verdict(err)
 	o.count(v, err)
+	told := toldNothing
 	if err != nil {
-		o.fail(err)
+		told = o.fail(err)
 	}
-	o.finish(err)
+	o.finish(err, told)
 	return v, o.operator.ctx.Err() == nil
 }
 
@@ -98,7 +93,7 @@ func (o *operation) moving() bool {
 	switch o.change.Action {
 	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Boot, reconfigure.Start,
 		reconfigure.Stop, reconfigure.Remove, reconfigure.Capture:
-		return !o.ready.Load()
+		return !o.progress.get().open
 	}
 	return false
 }
@@ -156,7 +151,7 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 		if v.Class == reconfigure.ClassOther {
 			v.Class = ""
 		}
-	case errors.As(err, &refusal) && !o.progress.get().touched && !o.unfit: // else a first half was done, and the rest was refused
+	case errors.As(err, &refusal) && !o.progress.get().touched && !o.instance.cleaned: // else a first half was done
 		v.Status = reconfigure.StatusRefused
 	}
 	return v
@@ -164,11 +159,12 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 
 // slowly returns, for a node on which packages were installed, how long that took and how to avoid it.
 func (o *operation) slowly(now time.Time) string {
-	if o.seen.Installing == 0 {
+	installing := o.attempt.seen.Installing.Round(time.Second)
+	if o.attempt.seen.Installing == 0 {
 		return ""
 	}
 	return fmt.Sprintf("it took %s, %s of them for packages that its image lacks: `reconfigure image create %s` makes an "+
-		"image that has them", now.Sub(o.term.began).Round(time.Second), o.seen.Installing.Round(time.Second), o.change.Node)
+		"image that has them", now.Sub(o.term.began).Round(time.Second), installing, o.change.Node)
 }
 
 // persistent reports whether the node must always have an instance, as the control node must.

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -128,14 +127,14 @@ type Round struct {
 // round is a Round under way.
 type round struct {
 	Round
-	gate       *gate         // at which its nodes wait for one another, if it concerns every node; else nil
+	barrier    *barrier      // at which its nodes wait for one another, if it concerns every node; else nil
 	shared     *shared       // the order of Terraform's work, if the plan is Shared; else nil
-	configured chan struct{} // closed when the run after the gate has ended
+	configured chan struct{} // closed when the run after the barrier has ended
 	once       sync.Once
-	configures atomic.Int32 // the number of operations that are not configured yet
 
-	lock sync.Mutex
-	left nodeset.NodeSet // the nodes whose instance was left unchanged
+	lock       sync.Mutex
+	configures int             // the number of operations that are not configured yet
+	left       nodeset.NodeSet // the nodes whose instance was left unchanged
 }
 
 func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
@@ -157,7 +156,7 @@ func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	}
 	begun.expectConfigured(operations)
 	if r.Plan.Everywhere || r.Plan.Shared {
-		begun.gate = newGate(operations)
+		begun.barrier = newBarrier(operations)
 	}
 	if r.Plan.Shared {
 		begun.shared = newShared(operations, len(r.Plan.Desired) == 0)
@@ -194,7 +193,7 @@ func awaited(plan reconfigure.Plan) reconfigure.Failures {
 func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 	defer op.term.cancel(nil)
 	verdict, ended := op.run()
-	op.leaveGate()
+	op.leaveBarrier()
 	op.round.leaveConfigured(op)
 	o.lock.Lock()
 	delete(o.underWay, op.change.Node)
@@ -207,9 +206,12 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 // operation makes the operation of a change.
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	return &operation{
-		operator: o, round: r, change: c, term: newTerm(o.ctx, c.Deadline), phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
-		instance: r.Seen.Instances[c.Node], finished: c.Action.Boots(),
-		unfit: r.Seen.States[c.Node].Unfit(),
+		operator: o, round: r, change: c, term: newTerm(o.ctx, c.Deadline), phase: reconfigure.PhasePlan,
+		was: r.Seen.States[c.Node],
+		instance: instance{
+			Instance: r.Seen.Instances[c.Node], origin: originFound, finished: c.Action.Boots(),
+			cleaned: r.Seen.States[c.Node].Unfit(),
+		},
 	}
 }
 

@@ -57,8 +57,8 @@ func (o *operation) makes() provision.Make {
 		if _, there := o.round.Seen.Instances[c.Node]; there {
 			c.Action = reconfigure.Replace
 		}
-	case c.Action == reconfigure.Reboot || c.Action == reconfigure.Boot || o.anew ||
-		c.Action == reconfigure.Start && o.removed: // the boot has failed, or the instance is gone
+	case c.Action == reconfigure.Reboot || c.Action == reconfigure.Boot || o.instance.origin == originMissing ||
+		c.Action == reconfigure.Start && o.instance.origin == originRemoved: // the boot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, o.round.Plan.Desired[c.Node]
 	}
 	return provision.Make{Target: o.target(c)}

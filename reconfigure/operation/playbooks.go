@@ -13,8 +13,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// configuring is an operation's call of Ansible.
-type configuring struct{ op *operation }
+// configuring is a call of Ansible for one node.
+type configuring struct {
+	instance reconfigure.Instance
+	node     string
+	round    *round
+	begun    func()               // called when a run has begun, from its goroutine
+	note     func(message string) // records a message about the node, from any goroutine
+}
 
 // outcome is what a run of the playbooks returns for a node.
 type outcome struct {
@@ -34,10 +40,10 @@ func (o *operation) configure() error {
 	if err := o.round.sharedReady(o.term.ctx); err != nil {
 		return err
 	}
-	if err := o.passGate(); err != nil {
+	if err := o.passBarrier(); err != nil {
 		return err
 	}
-	o.ready.Store(true)
+	o.progress.admit()
 	limit := tries{
 		first: o.operator.timing.Pause, longest: 30 * time.Second, within: within(o.term.ctx),
 		note: func(err error, pause time.Duration) {
@@ -52,7 +58,7 @@ func (o *operation) configure() error {
 		if last != nil && errors.Is(err, errLate) {
 			return false, fmt.Errorf("%w: %w", err, last)
 		}
-		return reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.round.gate == nil, err
+		return reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.round.barrier == nil, err
 	})
 	if err != nil {
 		return o.term.cause(err) // the operation may have ended in a pause
@@ -63,15 +69,19 @@ func (o *operation) configure() error {
 // runPlaybooks is one run.
 func (o *operation) runPlaybooks() error {
 	o.progress.wait(true)
-	out, err := o.operator.playbooks.Do(o.term.ctx, configuring{o})
+	out, err := o.operator.playbooks.Do(o.term.ctx, configuring{
+		instance: o.instance.Instance, node: o.change.Node, round: o.round,
+		begun: func() { o.progress.wait(false) },
+		note:  func(message string) { o.noteOf(reconfigure.PhaseConfigure, message) },
+	})
 	if err == nil {
-		o.started, o.seen = true, out.seen
+		o.attempt.started, o.attempt.seen = true, out.seen
 		o.keepSum(out)
 		return nil
 	}
 	if errors.Is(err, errLate) {
-		o.started = !o.progress.get().waiting // the playbooks may have started it
-		return err                            // not a failure of the playbooks
+		o.attempt.started = !o.progress.get().waiting // the playbooks may have started it
+		return err                                    // not a failure of the playbooks
 	}
 	return byDefault(reconfigure.ClassPlaybook, o.term.cause(err))
 }
@@ -91,9 +101,9 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 	}
 	of, plans := map[string]*configureCall{}, map[int64]bool{}
 	for _, c := range calls {
-		plans[c.In.op.round.Number] = true
-		of[c.In.op.change.Node] = c
-		c.In.op.progress.wait(false)
+		plans[c.In.round.Number] = true
+		of[c.In.node] = c
+		c.In.begun()
 	}
 	o.noteRun(plans, reconfigure.PhaseConfigure, "Ansible: "+extent.Changed.String())
 	defer closeConfigured(calls)
@@ -107,7 +117,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 		default:
 		}
 	}
-	told := o.inventory(ctx, operations(calls), extent.Addresses)
+	told := o.inventory(ctx, calls, extent.Addresses)
 	if err := o.forgetGiven(ctx, cluster, extent); err != nil {
 		for _, c := range calls {
 			c.Finish(outcome{}, byDefault(reconfigure.ClassAnsible, err))
@@ -119,7 +129,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
-				c.In.op.noteOf(reconfigure.PhaseConfigure, message)
+				c.In.note(message)
 				moves()
 			}
 		},
@@ -137,14 +147,6 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 			c.Finish(outcome{}, byDefault(reconfigure.ClassAnsible, err))
 		}
 	}
-}
-
-func operations(calls []*configureCall) []*operation {
-	all := make([]*operation, len(calls))
-	for i, c := range calls {
-		all[i] = c.In.op
-	}
-	return all
 }
 
 // yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait, and no node has made
@@ -194,7 +196,7 @@ func allGone(ctx context.Context, calls []*configureCall) context.Context {
 func closeConfigured(calls []*configureCall) {
 	closed := map[*round]bool{}
 	for _, c := range calls {
-		if r := c.In.op.round; r.gate != nil && !closed[r] {
+		if r := c.In.round; r.barrier != nil && !closed[r] {
 			closed[r] = true
 			r.closeConfigured()
 		}
@@ -204,32 +206,32 @@ func closeConfigured(calls []*configureCall) {
 // inventory returns the instances for the playbooks: none that are tainted, and none of nodes that fail or are removed.
 // A node with an address and without an instance has a kept port.
 func (o *Operator) inventory(
-	ctx context.Context, operations []*operation, fresh bool,
+	ctx context.Context, calls []*configureCall, current bool,
 ) map[string]reconfigure.Instance {
 	told := o.known()
 	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
-	for node, address := range o.addresses(ctx, operations, fresh) {
+	for node, address := range o.addresses(ctx, calls, current) {
 		if _, there := told[node]; !there {
 			told[node] = reconfigure.Instance{Node: node, Address: address}
 		}
 	}
-	for _, op := range operations {
-		told[op.change.Node] = op.instance
+	for _, c := range calls {
+		told[c.In.node] = c.In.instance
 	}
 	return told
 }
 
 // addresses returns the addresses of the nodes, also of those without an instance. If they cannot be read, that is
 // noted and the run continues: the next deploy adds a name that is missing on a node.
-func (o *Operator) addresses(ctx context.Context, operations []*operation, fresh bool) map[string]string {
+func (o *Operator) addresses(ctx context.Context, calls []*configureCall, current bool) map[string]string {
 	_, deps := o.using()
 	if deps.Addresses == nil {
 		return nil
 	}
-	addresses, err := deps.Addresses(ctx, fresh)
+	addresses, err := deps.Addresses(ctx, current)
 	if err != nil {
-		for _, op := range operations {
-			op.noteOf(reconfigure.PhaseConfigure, "the addresses of the other nodes are unknown: "+err.Error())
+		for _, c := range calls {
+			c.In.note("the addresses of the other nodes are unknown: " + err.Error())
 		}
 	}
 	return addresses
@@ -245,11 +247,11 @@ func (o *Operator) extent(
 	extent := reconfigure.Extent{}
 	var refused nodeset.NodeSet
 	for _, c := range calls {
-		names = append(names, c.In.op.change.Node)
-		r := c.In.op.round
+		names = append(names, c.In.node)
+		r := c.In.round
 		extent.Everywhere = extent.Everywhere || r.Plan.Everywhere
 		extent.Conf = cmp.Or(extent.Conf, r.Plan.Conf)
-		extent.Addresses = extent.Addresses || r.gate != nil
+		extent.Addresses = extent.Addresses || r.barrier != nil
 		refused = refused.Union(r.leftAlone())
 	}
 	extent.Changed = nodeset.Of(names...)
@@ -264,7 +266,7 @@ func (o *Operator) extent(
 	}
 	var rest []*configureCall
 	for _, c := range calls {
-		if c.In.op.change.Node != cluster.Control.Name {
+		if c.In.node != cluster.Control.Name {
 			rest = append(rest, c)
 			continue
 		}

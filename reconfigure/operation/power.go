@@ -68,7 +68,7 @@ func (o *operation) start() error {
 	case runs:
 		return o.restart()
 	}
-	return o.boot(o.fresh())
+	return o.boot(o.newDisk())
 }
 
 // differs reports whether the fence has refused to start or to stop the instance, since more of it would change.
@@ -90,19 +90,19 @@ func (o *operation) runs() bool {
 // startSlurmd starts slurmd on an instance that was started and that the playbooks would not change. It reports whether
 // it did; otherwise the playbooks must run.
 func (o *operation) startSlurmd() bool {
-	if o.change.Action != reconfigure.Start || o.round.gate != nil {
+	if o.change.Action != reconfigure.Start || o.round.barrier != nil {
 		return false
 	}
-	o.ready.Store(true) // from now on runs for other nodes tell it their addresses
+	o.progress.admit() // from now on runs for other nodes tell it their addresses
 	if !o.unchanged() {
 		return false
 	}
-	if err := o.deps().Starter.StartSlurmd(o.term.ctx, o.instance); err != nil {
+	if err := o.deps().Starter.StartSlurmd(o.term.ctx, o.instance.Instance); err != nil {
 		o.note("the playbooks run, since slurmd could not be started: " + said(err))
 		return false
 	}
 	o.note("it is configured already, so no playbook runs")
-	o.started = true
+	o.attempt.started = true
 	return true
 }
 
@@ -170,7 +170,7 @@ func (o *operation) unchanged() bool {
 		o.note("the playbooks run, since it is unknown what it was configured from")
 		return false
 	}
-	now, err := o.operator.sums.Do(o.term.ctx, summing{node: node, instance: o.instance})
+	now, err := o.operator.sums.Do(o.term.ctx, summing{node: node, instance: o.instance.Instance})
 	if err == nil && now != was {
 		err = errors.New("what it is configured from has changed")
 	}
@@ -203,7 +203,7 @@ func (o *Operator) forgetSums(
 		return sums
 	}
 	for node := range nodes.All() {
-		of[node].In.op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
+		of[node].In.note("the playbooks will run at its next start: " + err.Error())
 	}
 	return nil
 }

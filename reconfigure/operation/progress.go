@@ -17,6 +17,7 @@ type progress struct {
 type standing struct {
 	touched bool               // a change of the instance was requested, so something may be left
 	waiting bool               // for a run that has not begun
+	open    bool               // users may log in to the node
 	made    time.Time          // when the cloud was first seen to have a new instance; zero: not yet
 	server  reconfigure.Server // the attempt's instance; zero: not yet
 	at      time.Time          // when the cloud was first seen to have it
@@ -37,6 +38,9 @@ func (p *progress) change(change func(*standing)) {
 func (p *progress) touch(touched bool) { p.change(func(s *standing) { s.touched = touched }) }
 
 func (p *progress) wait(waiting bool) { p.change(func(s *standing) { s.waiting = waiting }) }
+
+// admit records that users may log in to the node.
+func (p *progress) admit() { p.change(func(s *standing) { s.open = true }) }
 
 // begin records that a run of Terraform has begun.
 func (p *progress) begin(changes bool) {

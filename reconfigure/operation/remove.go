@@ -19,7 +19,7 @@ func (o *operation) remove() error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.leaveGate()
+	o.leaveBarrier()
 	o.settle()
 	o.operator.gone(o.change.Node)
 	if !o.change.HandOver {
@@ -44,7 +44,7 @@ func (o *operation) removal(ctx context.Context) error {
 	}}
 	return limit.retry(ctx, func(last error) (again bool, err error) {
 		removed, err := o.ask(ctx, o.removes())
-		o.settled = removed.Settled
+		o.instance.settled = removed.Settled
 		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
 		switch {
 		case err == nil:
@@ -66,7 +66,7 @@ func (o *operation) removeShelved(ctx context.Context) {
 	if !saves || !shelves || o.instance.ID == "" {
 		return
 	}
-	name, err := images.RemoveShelvedImage(ctx, o.instance)
+	name, err := images.RemoveShelvedImage(ctx, o.instance.Instance)
 	switch {
 	case err != nil:
 		o.remark = "an image of it, " + o.change.Node + "-shelved, may be left in the cloud: " + err.Error()
@@ -83,7 +83,7 @@ func (o *operation) discard(ctx context.Context) error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.instance, o.finished, o.removed = reconfigure.Instance{}, false, true
+	o.instance.remove()
 	o.progress.touch(false)
 	o.operator.gone(o.change.Node)
 	return nil

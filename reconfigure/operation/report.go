@@ -27,26 +27,37 @@ func said(err error) string { return reconfigure.ClassOf(err).Said(err.Error()) 
 func public(err error) string { return reconfigure.ClassOf(err).Said(reconfigure.Public(err.Error())) }
 
 // fail records a failure, tells Slurm, which then requeues the jobs at once and not at ResumeTimeout, and comments on
-// the jobs. If Slurm does not answer, that is only noted.
-func (o *operation) fail(err error) {
+// the jobs. If Slurm does not answer, that is only noted. It returns what Slurm was told.
+func (o *operation) fail(err error) told {
 	ctx := o.operator.ctx
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
 	o.failLife(err)
 	if errors.Is(err, reconfigure.ErrUnwanted) {
-		return // Slurm knows, and the node has not failed
+		return toldNothing // Slurm knows, and the node has not failed
 	}
-	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
+	told, problem := o.tellSlurm(ctx, public(err))
+	if problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
-	if o.toldDown {
+	if told == toldDown {
 		o.tellOwners(ctx, err)
 	}
 	if o.rejection == nil {
 		o.collectEvidence(err)
 	}
+	return told
 }
+
+// told is what Slurm was told about a failed node.
+type told string
+
+const (
+	toldNothing told = ""
+	toldDown    told = "down" // or it may have been told so
+	toldToKeep  told = "keep" // nothing new, since an administrator has drained the node, to inspect it
+)
 
 func (o *operation) awaitedNow(ctx context.Context) bool {
 	state, err := o.state(ctx)
@@ -57,34 +68,34 @@ func (o *operation) awaitedNow(ctx context.Context) bool {
 // again is also drained: a DOWN node returns to service when its slurmd registers (slurm.conf(5), ReturnToService), and
 // the slurmd of a failed node may register, or still run. A drain that is not ours stays as it is: DOWN would replace
 // its reason, and power saving would end it.
-func (o *operation) tellSlurm(ctx context.Context, reason string) error {
+func (o *operation) tellSlurm(ctx context.Context, reason string) (told, error) {
 	if _, err := o.operator.control(); err != nil {
-		return nil // without a control node, no job waits
+		return toldNothing, nil // without a control node, no job waits
 	}
 	state, err := o.state(ctx)
 	if err != nil {
-		return err
+		return toldNothing, err
 	}
-	if o.kept = o.keeps(state); o.kept {
+	if o.keeps(state) {
 		o.note("Slurm is not told, since the node stays drained as it is: " + state.Reason)
-		if o.unfit {
-			return o.mark(ctx)
+		if o.instance.cleaned {
+			return toldToKeep, o.mark(ctx)
 		}
-		return nil
+		return toldToKeep, nil
 	}
-	if o.unfit {
+	if o.instance.cleaned {
 		reason = reconfigure.ImageReason + ": " + reason
 	}
-	renewed := o.unfit || o.progress.get().touched && (o.change.Action == reconfigure.Replace || o.change.Action.Boots())
+	boots := o.change.Action == reconfigure.Replace || o.change.Action.Boots()
+	renewed := o.instance.cleaned || o.progress.get().touched && boots
 	compute := o.change.Node != o.round.Cluster.Control.Name
 	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
 	}
 	if !o.awaited(state) {
-		return err
+		return toldNothing, err
 	}
-	o.toldDown = true // also after an error, since it may be DOWN then
-	return errors.Join(err, o.update(ctx, updateDown, reason))
+	return toldDown, errors.Join(err, o.update(ctx, updateDown, reason)) // after an error, it may be DOWN
 }
 
 // keeps reports whether the node has a drain that must not be changed, since it is not ours. The drain of a cloud node
@@ -131,24 +142,25 @@ func notice(err error) string {
 // finish removes the remains of a failed node, so that no unfinished instance costs money, hands a cloud node back to
 // Slurm, and ends a drain that is no longer needed. A persistent node, the control node and a node that an
 // administrator has drained keep a finished instance, so that an administrator can inspect it.
-func (o *operation) finish(err error) {
+func (o *operation) finish(err error, told told) {
 	ctx, good := o.operator.ctx, err == nil
 	if good {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && (o.progress.get().touched || o.leftOver(err)) && !((o.persistent() || o.kept) && o.finished) {
+	keeps := (o.persistent() || told == toldToKeep) && o.instance.finished
+	if !good && (o.progress.get().touched || o.leftOver(err)) && !keeps {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
 		}
 	}
 	defer func() {
 		o.settle() // otherwise the next plan may see an instance that Terraform has not finished yet
-		if o.removed {
+		if o.instance.origin == originRemoved {
 			o.operator.gone(o.change.Node)
 		}
 	}()
-	if o.toldDown && !o.persistent() {
+	if told == toldDown && !o.persistent() {
 		if err := o.powerDown(ctx); err != nil {
 			o.note("Slurm could not be given it back: " + err.Error())
 		}
@@ -158,7 +170,7 @@ func (o *operation) finish(err error) {
 			o.note("the reason of its last failure could not be cleared: " + err.Error())
 		}
 	}
-	broken := !good && (o.progress.get().touched && o.persistent() || o.unfit)
+	broken := !good && (o.progress.get().touched && o.persistent() || o.instance.cleaned)
 	if o.change.Undrain && !broken {
 		if err := o.undrainStale(ctx); err != nil {
 			o.note("its drain could not be taken back: " + err.Error())

@@ -184,76 +184,81 @@ func (r *round) leftAlone() nodeset.NodeSet {
 	return r.left
 }
 
-// gate lets the nodes of a round that concerns every node wait for one another before they are configured, since
+// barrier lets the nodes of a round that concerns every node wait for one another before they are configured, since
 // slurm.conf changes on all of them at once.
-type gate struct {
+type barrier struct {
 	lock    sync.Mutex
 	waiting map[string]bool // nodes that have neither arrived nor left
 	open    chan struct{}
 }
 
-func newGate(operations []*operation) *gate {
-	g := &gate{waiting: map[string]bool{}, open: make(chan struct{})}
+func newBarrier(operations []*operation) *barrier {
+	b := &barrier{waiting: map[string]bool{}, open: make(chan struct{})}
 	for _, o := range operations {
 		if o.change.Action != reconfigure.Drain && o.change.Action != reconfigure.Undrain {
-			g.waiting[o.change.Node] = true
+			b.waiting[o.change.Node] = true
 		}
 	}
-	if len(g.waiting) == 0 {
-		close(g.open)
+	if len(b.waiting) == 0 {
+		close(b.open)
 	}
-	return g
+	return b
 }
 
 // pass records that a node has arrived, or has left.
-func (g *gate) pass(node string) {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	if !g.waiting[node] {
+func (b *barrier) pass(node string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if !b.waiting[node] {
 		return
 	}
-	if delete(g.waiting, node); len(g.waiting) == 0 {
-		close(g.open)
+	if delete(b.waiting, node); len(b.waiting) == 0 {
+		close(b.open)
 	}
 }
 
-// leaveGate keeps the others from waiting for the node.
-func (o *operation) leaveGate() {
-	if o.round.gate != nil {
-		o.round.gate.pass(o.change.Node)
+// leaveBarrier keeps the others from waiting for the node.
+func (o *operation) leaveBarrier() {
+	if o.round.barrier != nil {
+		o.round.barrier.pass(o.change.Node)
 	}
 	o.round.provisioned(o)
 }
 
-// passGate waits until each node has arrived or left.
-func (o *operation) passGate() error {
-	if o.round.gate == nil {
+// passBarrier waits until each node has arrived or left.
+func (o *operation) passBarrier() error {
+	if o.round.barrier == nil {
 		return nil
 	}
-	o.round.gate.pass(o.change.Node)
+	o.round.barrier.pass(o.change.Node)
 	select {
-	case <-o.round.gate.open:
+	case <-o.round.barrier.open:
 		return nil
 	case <-o.term.ctx.Done():
 		return context.Cause(o.term.ctx)
 	}
 }
 
-// expectConfigured counts the operations for which the playbooks run. When all of them have ended, no operation waits
+// expectConfigured counts the operations for which the playbooks run, before they begin. When all of them have ended, no operation waits
 // for a run.
 func (r *round) expectConfigured(operations []*operation) {
 	for _, o := range operations {
 		if o.configures() {
-			r.configures.Add(1)
+			r.configures++
 		}
 	}
-	if r.configures.Load() == 0 {
+	if r.configures == 0 {
 		r.closeConfigured()
 	}
 }
 
 func (r *round) leaveConfigured(o *operation) {
-	if o.configures() && r.configures.Add(-1) == 0 {
+	if !o.configures() {
+		return
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.configures--; r.configures == 0 {
 		r.closeConfigured()
 	}
 }

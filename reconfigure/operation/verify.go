@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,18 +21,17 @@ func (o *operation) verify() error {
 	}
 	ctx, cancel := context.WithTimeout(o.term.ctx, longest)
 	defer cancel()
-	var missing, problem error
+	var lacks, unknown error
 	for {
-		seen, err := o.missing(ctx)
+		check, err := o.check(ctx)
 		switch {
-		case errors.Is(seen, reconfigure.ErrUnwanted), errors.Is(seen, errMisfit):
-			return seen
-		case err == nil && seen == nil:
-			return nil
+		case err == nil && (check.lacks == nil || check.final):
+			o.stale = check.stale
+			return check.lacks
 		case err == nil:
-			missing = seen
+			lacks = check.lacks
 		case ctx.Err() == nil:
-			problem = err
+			unknown = err
 		}
 		if sleep.For(ctx, o.operator.timing.Poll) == nil {
 			continue
@@ -39,55 +39,71 @@ func (o *operation) verify() error {
 		if late := o.term.overtaken(o.progress.get().made); late != nil {
 			return late
 		}
-		switch {
-		case missing != nil:
-			return o.term.cause(missing)
-		case problem != nil:
-			return o.term.cause(problem)
+		if last := cmp.Or(lacks, unknown); last != nil {
+			return o.term.cause(last)
 		}
 		return context.Cause(ctx)
 	}
 }
 
-// missing returns what the node still lacks; nil if it is as planned.
-func (o *operation) missing(ctx context.Context) (missing, err error) {
+// check is the result of one look at a node that comes up.
+type check struct {
+	lacks error // what it still lacks; nil: it is as planned
+	final bool  // to wait longer does not help
+	stale bool  // Slurm has a reason of ours for a node that is up
+}
+
+// check returns an error if Slurm or the cloud does not answer before ctx ends.
+func (o *operation) check(ctx context.Context) (check, error) {
+	stale := false
 	if o.change.Node != o.round.Cluster.Control.Name {
 		state, err := o.state(ctx)
 		if err != nil {
-			return nil, err
+			return check{}, err
 		}
-		o.stale = state.Ours() && !state.Drained() && !state.Down()
-		persistent := o.round.Cluster.Persistent().Contains(o.change.Node)
-		switch {
-		case o.change.Action != reconfigure.Configure && poweredDownSince(o.was, state):
-			if !state.Boot.After(o.was.Boot) {
-				return reconfigure.ErrUnwanted, nil
-			}
-			o.note("Slurm powers it down again")
-			return nil, nil
-		case o.misfit(state):
-			return reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("%w %s", errMisfit, describe(state))), nil
-		case o.round.Plan.Everywhere && state.Cloud() && persistent:
-			return errors.New("slurmctld runs with an earlier slurm.conf, in which it is still a cloud node"), nil
-		case !o.registered(state):
-			return reconfigure.Classify(reconfigure.ClassUnregistered,
-				fmt.Errorf("slurmd did not register in time: Slurm has it as %s%s", describe(state), wrongClock(o.seen.Clock))), nil
+		seen := o.checkSlurm(state)
+		if seen.lacks != nil || seen.final {
+			return seen, nil
 		}
+		stale = seen.stale
 	}
 	servers, err := o.operator.serversOfNode(ctx, o.change.Node)
 	switch {
-	case err != nil && ctx.Err() == nil: // an earlier answer no longer counts
-		return err, nil
+	case err != nil && ctx.Err() == nil: // an earlier result no longer counts
+		return check{lacks: err}, nil
 	case err != nil:
-		return nil, err
+		return check{}, err
 	}
 	for _, s := range servers {
 		if s.ID == o.instance.ID && s.Active() {
 			o.onHost(s)
-			return nil, nil
+			return check{stale: stale}, nil
 		}
 	}
-	return errors.New("the cloud does not have its instance as running"), nil
+	return check{lacks: errors.New("the cloud does not have its instance as running")}, nil
+}
+
+// checkSlurm checks a node's state in Slurm. A check without a lack that is final needs no look at the cloud.
+func (o *operation) checkSlurm(s reconfigure.NodeState) check {
+	stale := s.Ours() && !s.Drained() && !s.Down()
+	persistent := o.round.Cluster.Persistent().Contains(o.change.Node)
+	switch {
+	case o.change.Action != reconfigure.Configure && poweredDownSince(o.was, s):
+		if !s.Boot.After(o.was.Boot) {
+			return check{lacks: reconfigure.ErrUnwanted, final: true}
+		}
+		o.note("Slurm powers it down again")
+		return check{final: true, stale: stale}
+	case o.misfit(s):
+		return check{final: true, lacks: reconfigure.Classify(reconfigure.ClassUnregistered,
+			fmt.Errorf("%w %s", errMisfit, describe(s)))}
+	case o.round.Plan.Everywhere && s.Cloud() && persistent:
+		return check{lacks: errors.New("slurmctld runs with an earlier slurm.conf, in which it is still a cloud node")}
+	case !o.registered(s):
+		return check{lacks: reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf(
+			"slurmd did not register in time: Slurm has it as %s%s", describe(s), wrongClock(o.attempt.seen.Clock)))}
+	}
+	return check{stale: stale}
 }
 
 // wrongClock returns, for a clock that is this far ahead, why munge may reject its credentials; "" if the clock is not
@@ -133,11 +149,13 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 	case reconfigure.Configure:
 		return s.Ready() || s.PoweringDown() || s.PoweredDown()
 	case reconfigure.Replace, reconfigure.Reboot, reconfigure.Boot, reconfigure.Start, reconfigure.Capture:
-		booted := !s.Boot.Equal(o.was.Boot) || o.taken && s.Boot.After(o.change.Since)
+		booted := !s.Boot.Equal(o.was.Boot) || o.instance.origin == originTaken && s.Boot.After(o.change.Since)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)
-	default: // Slurm may not have missed the removed instance yet
-		return s.Ready() && !(o.anew && s.Boot.Equal(o.was.Boot))
+	case reconfigure.Adopt: // if it was made anew, Slurm may not have missed the instance that is gone yet
+		return s.Ready() && (o.instance.origin != originMade || !s.Boot.Equal(o.was.Boot))
+	default:
+		return s.Ready()
 	}
 }
 

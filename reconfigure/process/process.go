@@ -36,8 +36,8 @@ const (
 	// drain is the time limit for reading output after the program has ended: a background process, an SSH master for
 	// example, may keep a pipe open.
 	drain = 2 * time.Second
-	// look is the interval between checks whether an interrupted process group is empty.
-	look = 10 * time.Millisecond
+	// poll is the interval between checks whether an interrupted process group is empty.
+	poll = 10 * time.Millisecond
 )
 
 // Build makes the command. When ctx ends, the whole process group gets SIGINT, and after the grace period the rest of
@@ -60,7 +60,7 @@ func end(group int, grace time.Duration) error {
 	if err := syscall.Kill(-group, syscall.SIGINT); errors.Is(err, syscall.ESRCH) {
 		return os.ErrProcessDone
 	}
-	for deadline := time.Now().Add(grace); time.Now().Before(deadline); time.Sleep(look) {
+	for deadline := time.Now().Add(grace); time.Now().Before(deadline); time.Sleep(poll) {
 		if err := syscall.Kill(-group, 0); errors.Is(err, syscall.ESRCH) {
 			return nil
 		}

@@ -18,14 +18,14 @@ type hostKey struct{ instance, image, key string }
 
 // Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. Like the real one,
 // it accepts the key that was learned from the same disk, or the key on the console.
-func (w *World) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error {
+func (w *World) Wait(ctx context.Context, i reconfigure.Instance, newDisk bool) error {
 	defer w.happened(AfterWait)
-	const look = time.Second
-	if fresh {
+	const poll = time.Second
+	if newDisk {
 		w.forgetKey(ctx, i)
 	}
 	for {
-		answers, next := w.answersSSH(ctx, i, look)
+		answers, next := w.answersSSH(ctx, i, poll)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: %w", failure{NoSSH}, context.Cause(ctx))
@@ -59,24 +59,24 @@ func (w *World) forgetKey(ctx context.Context, i reconfigure.Instance) {
 // answersSSH reports whether an instance answers with an accepted key, and stores the key. If not, it returns when to
 // ask again.
 func (w *World) answersSSH(
-	ctx context.Context, i reconfigure.Instance, look time.Duration,
+	ctx context.Context, i reconfigure.Instance, poll time.Duration,
 ) (answers bool, next time.Duration) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
 	s := w.server(i.ID)
 	if s == nil || !s.up || s.address != i.Address || s.lemon || w.struck(NoSSH, i.Node) {
-		return false, look
+		return false, poll
 	}
 	boots := w.span(Booting, i.Node)
 	if boots == Forever {
-		return false, look
+		return false, poll
 	}
 	if left := time.Until(s.started.Add(boots)); left > 0 || ctx.Err() != nil {
-		return false, min(left, look)
+		return false, min(left, poll)
 	}
 	if learned := w.learned(i); learned && w.journal.keys[i.Address].key != s.key || !learned && !s.shown {
-		return false, look
+		return false, poll
 	}
 	w.journal.keys[i.Address] = hostKey{i.ID, i.Made.ImageID, s.key}
 	return true, 0

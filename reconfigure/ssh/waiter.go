@@ -86,10 +86,10 @@ func together[In, Out any](do func(context.Context, []In) (Out, error)) *batcher
 
 // Wait returns when the instance has answered with an accepted host key and the known_hosts file has that key. It
 // accepts the keys that were learned from the instance's disk, which stay valid over reboots; if there are none, it
-// accepts those that the policy allows. A fresh instance has a new disk, so it has no learned keys. Wait tries until
+// accepts those that the policy allows. No key was learned of a new disk. Wait tries until
 // ctx ends, and may be retried. The error describes the last attempt; after a deadline it has the class of that
 // attempt.
-func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh bool) error {
+func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, newDisk bool) error {
 	if instance.Address == "" {
 		return errors.New("it has no address")
 	}
@@ -98,14 +98,14 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	if err != nil {
 		return err
 	}
-	// removed at once: the next worker may not know that the instance is fresh
-	if len(kept.keys) > 0 && (fresh || !kept.ofIt) {
+	// removed at once: the next worker may not know that the disk is new
+	if len(kept.keys) > 0 && (newDisk || !kept.ofIt) {
 		if _, err := w.keepKeys.Do(ctx, hostKeys{address: address, forget: true}); err != nil {
 			return fmt.Errorf("the host key of the instance that had its address cannot be removed: %w", err)
 		}
 		kept = keptKeys{}
 	}
-	a := attempt{Waiter: w, instance: instance, expected: kept.keys, begun: time.Now()}
+	a := awaiting{Waiter: w, instance: instance, expected: kept.keys, begun: time.Now()}
 	keys, err := a.untilAnswered(ctx)
 	if err != nil {
 		return err
@@ -176,8 +176,8 @@ func (w *Waiter) keep(ctx context.Context, all []hostKeys) (struct{}, error) {
 	return struct{}{}, w.config.Known.Refresh(ctx)
 }
 
-// attempt is the wait for one instance.
-type attempt struct {
+// awaiting is the wait for one instance.
+type awaiting struct {
 	*Waiter
 	instance reconfigure.Instance
 	expected []ssh.PublicKey
@@ -192,7 +192,7 @@ type attempt struct {
 
 // untilAnswered waits for the instance and returns the keys to store for it. The machine may still boot, and the
 // console log of a rebuilt one may still show its previous keys.
-func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
+func (a *awaiting) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 	began := time.Now()
 	var last error
 	for {
@@ -222,7 +222,7 @@ func (p pace) after(wait time.Duration) time.Duration { return min(max(wait/40, 
 
 // try tries once, and returns the keys to store for the instance if the instance has proved that it holds one of
 // them.
-func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
+func (a *awaiting) try(ctx context.Context) ([]ssh.PublicKey, error) {
 	expected, source := a.expected, "that is known"
 	fromConsole := len(expected) == 0 && a.config.Policy == reconfigure.HostKeysConsole
 	if err := a.ask(ctx, expected); err != nil {
@@ -257,7 +257,7 @@ func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
 // answered for the same keys again at once: from OpenSSH 9.8 on, sshd refuses an address, also for Ansible's logins,
 // for 15 seconds and more if it connects more than once a second for some time without logging in (sshd_config(5),
 // PerSourcePenalties).
-func (a *attempt) ask(ctx context.Context, keys []ssh.PublicKey) error {
+func (a *awaiting) ask(ctx context.Context, keys []ssh.PublicKey) error {
 	if a.proved != nil && (len(keys) == 0 || sameKeys(keys, a.asked)) && time.Since(a.met) < a.pace.again {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (a *attempt) ask(ctx context.Context, keys []ssh.PublicKey) error {
 
 // readConsole checks from time to time whether a machine that does not answer has booted: it has if its console log
 // shows host keys.
-func (a *attempt) readConsole(ctx context.Context) {
+func (a *awaiting) readConsole(ctx context.Context) {
 	if time.Since(a.begun) < a.pace.console<<min(a.reads, 16) {
 		return
 	}
@@ -280,7 +280,7 @@ func (a *attempt) readConsole(ctx context.Context) {
 }
 
 // silent returns the error of an instance that does not answer.
-func (a *attempt) silent(err error) error {
+func (a *awaiting) silent(err error) error {
 	if a.printed != nil && a.proved == nil {
 		return a.printed
 	}
@@ -296,7 +296,7 @@ func (a *attempt) silent(err error) error {
 	return fmt.Errorf("does not answer by SSH: %w", failed.Err)
 }
 
-func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {
+func (a *awaiting) console(ctx context.Context) ([]ssh.PublicKey, error) {
 	if !enter(ctx, a.consoles) {
 		return nil, errors.New("shows no host keys, since its console log was not read in time")
 	}
@@ -318,7 +318,7 @@ func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {
 }
 
 // gaveUp returns the error after the end of ctx.
-func (a *attempt) gaveUp(ctx context.Context, last error) error {
+func (a *awaiting) gaveUp(ctx context.Context, last error) error {
 	if last == nil {
 		last = errors.New("was not tried, since too many others were tried")
 	}

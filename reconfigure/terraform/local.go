@@ -93,12 +93,12 @@ type foundAddresses struct {
 // Addresses returns the fixed IPv4 address of each port in the state of this shard, by node, also of the kept ports of
 // nodes without an instance. The state is read without a lock and without the cloud. If the states are local files, the
 // answer is always that of the current file; a file that has not changed since the last call, of any process, is not
-// parsed again. With another back end the answer may be that of the last call, unless fresh is set or this driver has
+// parsed again. With another back end the answer may be that of the last call, unless current is set or this driver has
 // changed the state since. Addresses may be retried, and called while another method runs.
-func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, error) {
+func (d *Driver) Addresses(ctx context.Context, current bool) (map[string]string, error) {
 	text, local := d.readLocal(d.cfg.Workspace)
 	if !local {
-		return d.pulledAddresses(ctx, fresh)
+		return d.pulledAddresses(ctx, current)
 	}
 	sum := sha256.Sum256(text)
 	found := foundAddresses{State: hex.EncodeToString(sum[:])}
@@ -131,9 +131,9 @@ type pulled struct {
 }
 
 // pulledAddresses is Addresses for a state that Terraform must read.
-func (d *Driver) pulledAddresses(ctx context.Context, fresh bool) (map[string]string, error) {
+func (d *Driver) pulledAddresses(ctx context.Context, current bool) (map[string]string, error) {
 	writes := d.writes.Load()
-	if last := d.pulled.Load(); last != nil && !fresh && last.writes == writes && writes%2 == 0 {
+	if last := d.pulled.Load(); last != nil && !current && last.writes == writes && writes%2 == 0 {
 		return last.addresses, nil
 	}
 	state, err := d.pull(ctx)

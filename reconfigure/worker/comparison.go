@@ -18,13 +18,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// lookFile is the file of the worker's last comparison of the sources, in the state directory: for the next
+// comparisonFile is the file of the worker's last comparison of the sources, in the state directory: for the next
 // comparison, also of another process, and for `reconfigure status`.
-const lookFile = "reconcile.json"
+const comparisonFile = "reconcile.json"
 
 // LastLook returns the last comparison; the zero value if no worker has compared yet.
 func LastLook(s site.Site) (l reconcile.Look, err error) {
-	text, err := os.ReadFile(s.StateFile(lookFile))
+	text, err := os.ReadFile(s.StateFile(comparisonFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
@@ -43,7 +43,7 @@ func keepLook(s site.Site, l reconcile.Look) error {
 		return err
 	}
 	return errors.Join(os.MkdirAll(s.StateFile(), 0o700),
-		renameio.WriteFile(s.StateFile(lookFile), append(text, '\n'), 0o600))
+		renameio.WriteFile(s.StateFile(comparisonFile), append(text, '\n'), 0o600))
 }
 
 // comparer compares the sources at the declared interval, and carries out the unattended fixes.
