@@ -137,7 +137,7 @@ func TestWhichNodesAreNext(t *testing.T) {
 		},
 		"as many are away as may be": {
 			facts: func(f Facts) { f.state("n1", "disk", "IDLE", "DRAIN"); f.state("n2", "disk", "IDLE", "DRAIN") },
-			why:   "Slurm cannot use 2 nodes, and at most 2 may be unavailable: n[1-2]",
+			why:   "Slurm cannot use n[1-2], and no more than 2 may be unavailable",
 		},
 		"nodes of another group are away": {
 			facts: func(f Facts) { f.state("g1", "disk", "DOWN"); f.state("g2", "disk", "DOWN") }, want: "n[1-2]",

@@ -555,6 +555,17 @@ func TestNamesOfSiteFiles(t *testing.T) {
 	}
 }
 
+func TestAFailedLoginToTheCloudIsReportedOnce(t *testing.T) {
+	why := `find cloud "openstack": clouds file not found`
+	report := Run(Facts{Login: why, Unreachable: []Unreachable{{"the cloud", why}, {"Terraform", "no answer"}}})
+	if n := len(report.Findings); n != 1 || !cmp.Equal(report.Unreachable, []Unreachable{{"Terraform", "no answer"}}) {
+		t.Errorf("%+v", report)
+	}
+	if got, want := report.Err().Error(), "1 error, 0 warnings, 1 source that did not answer"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestKeysOfAnotherClusterOfThatNameAreNotChecked has two clusters of the default name with one user on a control host.
 func TestKeysOfAnotherClusterOfThatNameAreNotChecked(t *testing.T) {
 	for directory, want := range map[string]bool{
