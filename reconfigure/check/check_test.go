@@ -342,7 +342,7 @@ func TestEachFinding(t *testing.T) {
 		},
 		"a control host's address that is not here": {
 			func(f *Facts) { f.ControlHost.Elsewhere = true },
-			Warning, "192.0.2.10, 192.0.2.11, declared as control_host, is no address of this host", "address: of",
+			Warning, "does not have the address 192.0.2.10, 192.0.2.11, which control_host declares", "address: of",
 		},
 		"GPUs without devices": {
 			func(f *Facts) { f.Cluster.Groups[0].Gres, f.GresConf = "license:1,gpu:a100:4", new(string) },
