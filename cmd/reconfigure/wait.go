@@ -72,7 +72,7 @@ func requestID(c *cli.Context) (reconfigure.RequestID, error) {
 	}
 	id, err := strconv.ParseInt(c.Args().First(), 10, 64)
 	if err != nil || id < 1 {
-		return 0, usagef(c, "%q is no number of a request: `reconfigure status` shows them", c.Args().First())
+		return 0, usagef(c, "%q is not the number of a request: `reconfigure status` shows the numbers", c.Args().First())
 	}
 	return reconfigure.RequestID(id), nil
 }

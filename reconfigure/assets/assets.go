@@ -1,5 +1,5 @@
 // Package assets unpacks the files in the binary: Terraform's root modules, Ansible's playbooks, Slurm's scripts and
-// the systemd units. The folder of one version is there as a whole or not at all, whatever is killed when.
+// the systemd units. The folder of a version is complete or missing, also after a kill.
 package assets
 
 import (

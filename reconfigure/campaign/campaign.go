@@ -369,8 +369,7 @@ func (s situation) waits(c reconfigure.Campaign) string {
 	if len(s.candidates) == 0 {
 		return fmt.Sprintf("Slurm powers up or reboots %s, or other requests name them", s.later)
 	}
-	return fmt.Sprintf("Slurm cannot use %d nodes, and at most %d may be unavailable: %s", s.away.Len(), c.MaxUnavailable,
-		s.away)
+	return fmt.Sprintf("Slurm cannot use %s, and no more than %d may be unavailable", s.away, c.MaxUnavailable)
 }
 
 func request(c reconfigure.Campaign, node string) reconfigure.Request {

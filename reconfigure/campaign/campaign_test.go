@@ -135,11 +135,11 @@ func TestWhichNodesAreNext(t *testing.T) {
 		"a foreign drain is left alone, and counts": {
 			facts: func(f Facts) { f.state("n1", "disk", "IDLE", "DRAIN") }, want: "n2",
 		},
-		"as many are away as may be": {
+		"as many are unavailable as allowed": {
 			facts: func(f Facts) { f.state("n1", "disk", "IDLE", "DRAIN"); f.state("n2", "disk", "IDLE", "DRAIN") },
-			why:   "Slurm cannot use 2 nodes, and at most 2 may be unavailable: n[1-2]",
+			why:   "Slurm cannot use n[1-2], and no more than 2 may be unavailable",
 		},
-		"nodes of another group are away": {
+		"nodes of another group are unavailable": {
 			facts: func(f Facts) { f.state("g1", "disk", "DOWN"); f.state("g2", "disk", "DOWN") }, want: "n[1-2]",
 		},
 		"another request names nodes": {

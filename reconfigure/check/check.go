@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // Severity is the importance of a finding.
@@ -97,7 +98,11 @@ func Run(facts Facts) Report {
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Compare(order[a.Severity], order[b.Severity])
 	})
-	report.Unreachable = append(report.Unreachable, facts.Unreachable...)
+	for _, u := range facts.Unreachable {
+		if u.Reason != facts.Login { // which is a finding already
+			report.Unreachable = append(report.Unreachable, u)
+		}
+	}
 	return report
 }
 
@@ -123,8 +128,8 @@ func (e *FoundError) Error() string {
 	for _, f := range e.Report.Findings {
 		count[f.Severity]++
 	}
-	return fmt.Sprintf("%d errors, %d warnings, %d sources that do not answer",
-		count[Error], count[Warning], len(e.Report.Unreachable))
+	return fmt.Sprintf("%s, %s, %s that did not answer", text.Count(count[Error], "error"),
+		text.Count(count[Warning], "warning"), text.Count(len(e.Report.Unreachable), "source"))
 }
 
 // Err returns a *FoundError; nil if there are only notes.

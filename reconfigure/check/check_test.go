@@ -342,7 +342,7 @@ func TestEachFinding(t *testing.T) {
 		},
 		"a control host's address that is not here": {
 			func(f *Facts) { f.ControlHost.Elsewhere = true },
-			Warning, "192.0.2.10, 192.0.2.11, declared as control_host, is no address of this host", "address: of",
+			Warning, "does not have the address 192.0.2.10, 192.0.2.11, which control_host declares", "address: of",
 		},
 		"GPUs without devices": {
 			func(f *Facts) { f.Cluster.Groups[0].Gres, f.GresConf = "license:1,gpu:a100:4", new(string) },
@@ -552,6 +552,17 @@ func TestNamesOfSiteFiles(t *testing.T) {
 	report := Run(Facts{SiteFiles: "a.1.n1 and a.1.n[1-2] have the same priority for n1"})
 	if report.Worst() != Error || !strings.Contains(report.Findings[0].What, "a.1.n[1-2]") {
 		t.Errorf("%+v", report)
+	}
+}
+
+func TestAFailedLoginToTheCloudIsReportedOnce(t *testing.T) {
+	why := `find cloud "openstack": clouds file not found`
+	report := Run(Facts{Login: why, Unreachable: []Unreachable{{"the cloud", why}, {"Terraform", "no answer"}}})
+	if n := len(report.Findings); n != 1 || !cmp.Equal(report.Unreachable, []Unreachable{{"Terraform", "no answer"}}) {
+		t.Errorf("%+v", report)
+	}
+	if got, want := report.Err().Error(), "1 error, 0 warnings, 1 source that did not answer"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

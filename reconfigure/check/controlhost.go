@@ -40,7 +40,7 @@ func controlHost(facts Facts) (found []Finding) {
 			"directory: "+host.Directory+change)
 	}
 	if host.Elsewhere {
-		add(Warning, fmt.Sprintf("%s, declared as control_host, is no address of this host",
+		add(Warning, fmt.Sprintf("this host does not have the address %s, which control_host declares",
 			strings.Join(declared.ControlHosts, ", ")),
 			"Slurm's scripts call that address; without a translation of addresses, the calls do not come here",
 			"address:"+change+", which tries the call")

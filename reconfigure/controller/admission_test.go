@@ -57,7 +57,7 @@ func TestAdmit(t *testing.T) {
 			},
 			[]reconfigure.RequestID{1, 5},
 		},
-		"who waits closes his nodes to those behind him, and they theirs": {
+		"a waiting request blocks its nodes for later requests, and these block theirs": {
 			[]reconfigure.Request{
 				request(1, resume, "a"), request(2, suspend, "a", "b"), request(3, suspend, "b", "c"), request(4, suspend, "c"),
 			},
@@ -103,11 +103,11 @@ func TestAdmitBesideWhatIsUnderWay(t *testing.T) {
 		due     bool // deferred requests are
 		want    []reconfigure.RequestID
 	}{
-		"nodes under way are closed, whatever is wanted of them": {
+		"nodes of an operation are blocked for each mode": {
 			pending: []reconfigure.Request{request(2, resume, "a"), request(3, suspend, "a"), request(4, resume, "b")},
 			under:   under(request(1, resume, "a")), want: []reconfigure.RequestID{4},
 		},
-		"so are those of who waits for them": {
+		"so are those of a request that waits for them": {
 			pending: []reconfigure.Request{request(2, resume, "a", "b"), request(3, resume, "b"), request(4, resume, "c")},
 			under:   under(request(1, resume, "a")), want: []reconfigure.RequestID{4},
 		},

@@ -31,13 +31,13 @@ func TestRequestsSurviveAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test(t, []string{"p2", "p3", "p4"}, func(l *lab) {
 				given(l)
-				l.fails(b, 10*time.Minute, "the cloud is away")
+				l.fails(b, 10*time.Minute, "the cloud does not answer")
 				l.submit(ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p5"), ask(reconfigure.Update, "p4"))
 				l.spawn()
 				pass(9 * time.Minute)
 				l.wantEnds(codes{})
 				for _, r := range l.pending() {
-					want := []reconfigure.Deferral{{Request: r.ID, Kind: reconfigure.CannotPlan, Reason: "the cloud is away"}}
+					want := []reconfigure.Deferral{{Request: r.ID, Kind: reconfigure.CannotPlan, Reason: "the cloud does not answer"}}
 					if diff := cmp.Diff(want, r.Deferred); diff != "" || r.Touched {
 						t.Errorf("request %s, touched %t (-want +got):\n%s", r.ID, r.Touched, diff)
 					}
@@ -55,7 +55,7 @@ func TestRequestsSurviveAnOutage(t *testing.T) {
 func TestEachModeIsRetriedForItsOwnTime(t *testing.T) {
 	test(t, []string{"p2", "p3", "p4"}, func(l *lab) {
 		given(l)
-		l.fails(noLogin, 30*time.Hour, "the cloud is away")
+		l.fails(noLogin, 30*time.Hour, "the cloud does not answer")
 		l.submit(ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p5"), ask(reconfigure.Update, "p4"),
 			ask(reconfigure.Shrink, "p3"), ask(reconfigure.Deploy))
 		l.spawn()
@@ -149,7 +149,7 @@ func TestWhatWasDrainedIsUndrainedAfterAnOutage(t *testing.T) {
 		l.submit(ask(reconfigure.Update, "p4"))
 		l.spawn()
 		pass(time.Hour)
-		l.fails(noLogin, 9*time.Hour, "the cloud is away")
+		l.fails(noLogin, 9*time.Hour, "the cloud does not answer")
 		pass(8 * time.Hour)
 		l.wantEnds(codes{})
 		want := []reconfigure.DeferralKind{reconfigure.WaitsForJobs, reconfigure.CannotPlan}
@@ -169,7 +169,7 @@ func TestWhatWasDrainedIsUndrainedAfterAnOutage(t *testing.T) {
 func TestACancelledRequestDelaysNoOther(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
-		l.fails(noLogin, 5*time.Minute, "the cloud is away")
+		l.fails(noLogin, 5*time.Minute, "the cloud does not answer")
 		l.submit(ask(reconfigure.Update, "p2"), ask(reconfigure.Resume, "p2"))
 		_, ended := l.spawn()
 		pass(time.Minute)

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-var errAway = errors.New("the database is away")
+var errAway = errors.New("the database does not answer")
 
 // away makes the journal fail for a while, and its holder lose the lease, as the restart of a database server does.
 func (l *lab) away(d time.Duration) {

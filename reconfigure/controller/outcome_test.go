@@ -187,7 +187,7 @@ func TestAResumeIsCarriedOutWhenItsSuspendIsCancelled(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
 		l.submit(ask(reconfigure.Resume, "p2"), ask(reconfigure.Suspend, "p2"))
-		l.fails(noLogin, 5*time.Minute, "the cloud is away")
+		l.fails(noLogin, 5*time.Minute, "the cloud does not answer")
 		l.spawn()
 		pass(2 * time.Minute)
 		if err := l.journal.Cancel(l.Context(), 2); err != nil {

@@ -336,7 +336,7 @@ func TestARequestThatComesWhileAWorkerEndsIsCarriedOut(t *testing.T) {
 				if comes {
 					l.wantEnds(codes{1: done, 2: done})
 				} else {
-					l.wantEnds(codes{}) // whoever ended the worker wants that
+					l.wantEnds(codes{}) // the requests stay for the next worker
 				}
 				if n := successors.Load(); (n == 1) != comes {
 					t.Errorf("%d successors", n)

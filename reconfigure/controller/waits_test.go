@@ -62,7 +62,7 @@ func TestSlurmsSilenceShowsWhileJobsRun(t *testing.T) {
 		l.Clear(simulate.SlurmSilent)
 		pass(11 * time.Second)
 		kind(reconfigure.WaitsForJobs)
-		l.fails(noState, 10*time.Minute, "the state is away")
+		l.fails(noState, 10*time.Minute, "the state cannot be read")
 		pass(61 * time.Second)
 		if d := l.pending()[0].Deferred; len(d) != 2 || d[1].Kind != reconfigure.CannotPlan {
 			t.Errorf("deferred: %+v", d)

@@ -137,6 +137,13 @@ func TestTheFolderIsPrivate(t *testing.T) {
 	if info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %s", info.Mode())
 	}
+	files, err := os.ReadDir(dir)
+	noError(t, err)
+	for _, f := range files {
+		if info := must(f.Info())(t); info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %s", f.Name(), info.Mode())
+		}
+	}
 }
 
 func TestTheJournalStaysInAFolderOfAnyName(t *testing.T) {

@@ -28,7 +28,7 @@ func TestTheHolderSurvivesARestartOfTheServer(t *testing.T) {
 	if cause := context.Cause(leased); !errors.Is(cause, ErrLeaseLost) {
 		t.Errorf("its context ended with %v", cause)
 	}
-	if err := j.Record(t.Context(), event(plan, "n1", "while the server is away")); err == nil {
+	if err := j.Record(t.Context(), event(plan, "n1", "while the server is stopped")); err == nil {
 		t.Error("recorded without a server")
 	}
 	s.Restart(t)

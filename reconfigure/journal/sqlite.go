@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -35,8 +36,13 @@ const (
 	formerFile = "watch.lock"
 )
 
-// openSQLite opens the database and brings its schema up to date.
+// openSQLite opens the database and brings its schema up to date. It creates the file itself, since SQLite would let
+// everybody read it; SQLite gives the files beside it the same mode. It does not open the file for that: closing it would
+// release SQLite's locks in this process.
 func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
+	if err := unix.Mknod(path, unix.S_IFREG|0o600, 0); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("create %s: %w", path, err)
+	}
 	db, err := sql.Open("sqlite", dsn(path))
 	if err != nil {
 		return nil, err

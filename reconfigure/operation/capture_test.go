@@ -144,7 +144,7 @@ func TestCleanedNodeThatSomebodyElseHasDrainedSaysSo(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong with the image, the node is made anew or removed.
+// After each failure of the image, the node is made anew or removed.
 func TestNodeComesBackWithoutAnImage(t *testing.T) {
 	for name, rule := range map[string]struct {
 		order func(*lab, string)

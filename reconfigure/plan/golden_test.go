@@ -324,7 +324,7 @@ func render(p reconfigure.Plan) string {
 			fmt.Fprintf(&b, ", retries %d", c.Retries)
 		}
 		if c.Force {
-			b.WriteString("; whatever runs on it")
+			b.WriteString("; also with a job on it")
 		}
 		b.WriteString("\n")
 	}

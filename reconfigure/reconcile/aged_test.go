@@ -84,7 +84,7 @@ func TestNodesThatAreTooOld(t *testing.T) {
 			o.uses("n2", "IDLE CLOUD", 8*day)
 			o.unreachable(snapshot.Slurm)
 		}, one("n2", None)},
-		"another is away": {func(o *observation) {
+		"another is unavailable": {func(o *observation) {
 			o.uses("n2", "IDLE CLOUD", 8*day)
 			o.uses("n3", "MIXED CLOUD DRAIN POWER_DOWN", 9*day)
 		}, one("n2", None)},

@@ -353,7 +353,7 @@ func TestFindings(t *testing.T) {
 		"leaked port, young":     {func(o *observation) { o.port("n2", "p", minAge-time.Second) }, nil},
 		"leaked port, of no age": {func(o *observation) { o.Ports = map[string][]reconfigure.Port{"n2": {{ID: "p"}}} }, nil},
 		"a port with a server":   {func(o *observation) { o.port("n2", "p", time.Hour); o.Ports["n2"][0].Server = "s" }, nil},
-		"a port, and Slurm is away": {
+		"a port, and Slurm does not answer": {
 			func(o *observation) { o.port("n2", "p", time.Hour); o.unreachable(snapshot.Slurm) }, leakedPort("n2", None, ""),
 		},
 		"a port that is to be kept, and Terraform's state has none": {func(o *observation) {

@@ -39,7 +39,7 @@ func Open(dir string) (Site, error) {
 	s, err := open(dir)
 	var problems *config.Problems
 	if errors.As(err, &problems) {
-		err = fmt.Errorf("%s has %d problem(s):\n%w", filepath.Join(dir, config.File), len(*problems), err)
+		err = fmt.Errorf("%s has problems:\n%w", filepath.Join(dir, config.File), err)
 	}
 	return s, err
 }

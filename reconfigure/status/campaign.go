@@ -118,10 +118,10 @@ func (p CampaignPreview) String() string {
 		b.WriteString("nothing to do: no node is outdated")
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%d nodes of %s are outdated and would be updated: %s\n", p.Nodes.Len(), strings.Join(p.Groups, ", "),
-		p.Nodes)
-	fmt.Fprintf(&b, "at most %d at a time, with at most %d nodes of the groups that Slurm cannot use", p.Limits.Batch,
-		p.Limits.MaxUnavailable)
+	fmt.Fprintf(&b, "%s of %s would be updated: %s\n", text.Count(p.Nodes.Len(), "outdated node"),
+		strings.Join(p.Groups, ", "), p.Nodes)
+	fmt.Fprintf(&b, "at most %d at a time, and none while Slurm cannot use %s of the groups", p.Limits.Batch,
+		text.Count(p.Limits.MaxUnavailable, "node"))
 	if p.Canary {
 		b.WriteString("\nfirst one node of each group, as a canary")
 	}

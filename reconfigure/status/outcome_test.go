@@ -91,7 +91,7 @@ func TestOutcomeForPeople(t *testing.T) {
 				reconfigure.ClassRefused,
 			),
 		}},
-		{Code: reconfigure.CodeFailed, Error: "the cloud is away"}, // the error of the call reports these
+		{Code: reconfigure.CodeFailed, Error: "the cloud does not answer"}, // the error of the call reports these
 	} {
 		o.Request, o.Finished = r.ID, submitted.Add(72*time.Second)
 		if err := WriteOutcome(&text, r, o, 80); err != nil {

@@ -30,6 +30,14 @@ func Printable(s string) string {
 // OneLine returns text on a single line.
 func OneLine(s string) string { return strings.Join(strings.Fields(Printable(s)), " ") }
 
+// Count returns a number with a regular noun in the right form: "1 error", "2 errors".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprint(n, " ", noun)
+}
+
 // Clip cuts text to a number of characters, and marks the cut.
 func Clip(s string, width int) string {
 	if r := []rune(s); len(r) > width {

@@ -76,7 +76,7 @@ func TestWhatIsOldGoesOnceADay(t *testing.T) {
 		"older than declared":    {10 * day, 11 * day, 0},
 		"not that old":           {10 * day, 9 * day, 1},
 		"everything is kept":     {0, 1000 * day, 1},
-		"just what is over time": {day, day + time.Minute, 0},
+		"only the older ones": {day, day + time.Minute, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, tidy := aged(t, tc.keep, tc.age)

@@ -64,7 +64,7 @@ func TestKilledWhileItReports(t *testing.T) {
 	removed := calls("DELETE /compute/v2.1/servers/{id}")
 	id := lab.Job(t, "--nodelist=w02", "--wrap=true")
 	w := awaitRequest(t, reconfigure.Resume, "w02")
-	w.killWhen("what is left of the node is removed", removed)
+	w.killWhen("the rest of the node is removed", removed)
 	if state, reason := lab.State(t, "w02"), lab.Reason(t, "w02"); !strings.Contains(state, "DOWN") ||
 		!strings.HasPrefix(reason, "reconfigure: capacity: ") {
 		t.Errorf("when the worker is killed, w02 is %s, %q", state, reason)

@@ -552,7 +552,7 @@ func (s *storm) stop(d step) {
 	}
 }
 
-var errAway = errors.New("the database is away")
+var errAway = errors.New("the database does not answer")
 
 // failJournal makes the journal unreachable for some minutes, fewer than a worker waits for it.
 func (s *storm) failJournal(d step) {
