@@ -28,11 +28,7 @@ func (d *Driver) StateOf(
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	state, err := d.pull(ctx)
-	if err != nil {
-		return reconfigure.State{}, err
-	}
-	listed, err := state.list()
+	listed, err := d.listed(ctx, m.kinds.InstanceBlock())
 	if err != nil {
 		return reconfigure.State{}, err
 	}
