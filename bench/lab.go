@@ -97,7 +97,8 @@ func declared(d cluster.Declaration) cluster.Declaration {
 	d.Reconfigure["parallelism"] = 50
 	d.Reconfigure["boot_timeout"] = 300
 	d.Slurm.SuspendTimeout = 10
-	d.Slurm.SuspendTime = 3600 // the benchmarks remove nodes themselves
+	d.Slurm.Extra["DebugFlags"] = "Power" // slurmctld logs when it starts resume.sh: see logged
+	d.Slurm.SuspendTime = 3600            // the benchmarks remove nodes themselves
 	return d
 }
 
