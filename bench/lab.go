@@ -50,7 +50,8 @@ func (b *bench) close() error {
 // lab is a deployed cluster with real machines and a real Slurm.
 type lab struct {
 	*cluster.Lab
-	journal *journal.Journal
+	checkout string
+	journal  *journal.Journal
 }
 
 // labName is the lab's name. A second run on the same machine stops the lab of the first, since two labs would disturb
@@ -81,7 +82,7 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.real = &lab{Lab: l}
+	b.real = &lab{Lab: l, checkout: b.checkout}
 	if err := b.real.Declare(declared(l.Declaration)); err != nil {
 		return nil, err
 	}
