@@ -11,7 +11,7 @@ import (
 )
 
 // verify waits until Slurm and the cloud have the node as planned. Slurmd registers as soon as it has started, so the
-// wait is short. At its end, the last answer counts.
+// wait is short, and the jobs on the node wait for its end. At its end, the last answer counts.
 func (o *operation) verify() error {
 	o.enter(reconfigure.PhaseVerify)
 	longest := o.operator.timing.Register
@@ -21,7 +21,7 @@ func (o *operation) verify() error {
 	ctx, cancel := context.WithTimeout(o.term.ctx, longest)
 	defer cancel()
 	var missing, problem error
-	for {
+	for begun := time.Now(); ; {
 		seen, err := o.missing(ctx)
 		switch {
 		case errors.Is(seen, reconfigure.ErrUnwanted), errors.Is(seen, errMisfit):
@@ -33,7 +33,7 @@ func (o *operation) verify() error {
 		case ctx.Err() == nil:
 			problem = err
 		}
-		if sleep.For(ctx, o.operator.timing.Poll) == nil {
+		if sleep.For(ctx, sleep.Pause(time.Since(begun), o.operator.timing.Poll)) == nil {
 			continue
 		}
 		if late := o.term.overtaken(o.progress.get().made); late != nil {
