@@ -12,7 +12,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // step is one part of the time from sbatch to a job's first line.
@@ -21,9 +20,9 @@ type step string
 // The steps, in their order.
 const (
 	scheduler   step = "scheduler"    // until slurmctld gives the job its nodes
-	powerThread step = "power thread" // until slurmctld starts resume.sh
+	powerThread step = "power thread" // until slurmctld powers the node up, which a poll every 0.15 s sees
 	handOver    step = "hand-over"    // resume.sh, SSH and the call, until the request is in the journal
-	planning    step = "plan"         // until the operation waits for Terraform
+	planning    step = "plan"         // until the operation waits for a run of Terraform
 	inCloud     step = "cloud"        // Terraform, until the cloud shows the instance as ACTIVE
 	booting     step = "boot"         // until SSH answers
 	configuring step = "configure"    // the playbooks, until they have started slurmd
@@ -37,21 +36,23 @@ var steps = []step{
 
 // floors says what bounds each step from below on the lab.
 var floors = map[step]string{
-	scheduler: "slurmctld schedules a submitted job at once, unless it has just scheduled: then up to " +
-		"`sched_min_interval` later.",
-	powerThread: "Half of `power_save_interval` on average: 2 s on the lab, 10 s by default. slurmctld accepts 1 s.",
-	handOver: "Two starts of a shell, one SSH login, and two starts of reconfigure: the gate and the request. The login " +
-		"needs a new connection each time: slurmctld starts each resume.sh for itself, SlurmUser has no folder for a " +
-		"socket that a kept connection could use in every release, and a broken kept connection would delay a request.",
-	planning: "A start of the worker, the login to the cloud, and one answer of each source; Slurm's answer costs an SSH " +
-		"login and two starts of Slurm's tools.",
-	inCloud: "Two starts of Terraform with its provider, for the plan and for the apply, and the cloud's own time of 1 s. " +
-		"The plan stays a file of its own, because the fence reads it before anything is changed.",
-	booting: "The node's own time. The lab's machines boot in less than a second.",
-	configuring: "A start of ansible-playbook, an SSH login, and three modules on the node, of which the last one starts " +
-		"slurmd. The playbooks are the only description of a node, so none of it is done in another way.",
-	registering: "One look of reconfigure, and slurmd's first message.",
-	launching:   "PrologSlurmctld ends and slurmctld starts the job; with `launch: slurm` its timer of 30 s.",
+	scheduler: "slurmctld's own: it gives a batch job its nodes within a second. No setting of ours makes it sooner.",
+	powerThread: "Up to `power_save_interval`, which is 2 s on the lab and 10 s by default. slurmctld accepts 1 s; the " +
+		"thread then looks at all nodes every second.",
+	handOver: "resume.sh, one SSH login, and two starts of reconfigure. A kept SSH connection would need a process of " +
+		"SlurmUser that outlives resume.sh, which newer releases of Slurm kill with its process group.",
+	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an SSH " +
+		"login and two starts of Python and of Slurm's tools.",
+	inCloud: "0.3 s in which other requests join the run, then two starts of Terraform with its provider: for the plan, " +
+		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own time, " +
+		"1 s on the lab. It is asked at least every 0.2 s at first, then after each quarter of the time that has passed.",
+	booting: "The machine's own time. The lab's boot in less than a second.",
+	configuring: "A start of ansible-playbook, which takes half of it; an SSH login; three modules on the node, each with a " +
+		"start of Python, of which the last one starts slurmd. The playbooks are the only description of a node, so none of " +
+		"it is done in another way.",
+	registering: "slurmd's first message.",
+	launching: "reconfigure sees within 0.2 s that slurmd has registered, and tells the control node; PrologSlurmctld ends, " +
+		"slurmctld starts the job. With `launch: slurm`, its timer of 30 s.",
 }
 
 // split has the duration of each step for one job and one of its nodes.
@@ -79,7 +80,7 @@ func (l *lab) splitOf(
 	if err != nil {
 		return split{}, fmt.Errorf("read %s: %w", slurmctldLog, err)
 	}
-	allocated, woken := logged(string(text), job, node, submitted)
+	allocated := logged(string(text), job, submitted)
 	started, err := l.JobField(job, "StartTime")
 	if err != nil {
 		return split{}, err
@@ -89,13 +90,17 @@ func (l *lab) splitOf(
 	configured := orTime(at[reconfigure.PhaseConfigure], verified)
 	booted := orTime(at[reconfigure.PhaseBoot], configured)
 	moments := []time.Time{
-		submitted, allocated, woken, request.Submitted, at[reconfigure.PhaseApply], booted, configured, verified, registered,
+		submitted, allocated, l.woken[node], request.Submitted, at[reconfigure.PhaseApply], booted, configured, verified, registered,
 		first,
 	}
 	s := split{of: map[step]time.Duration{}, first: first.Sub(submitted), up: registered.Sub(submitted)}
 	for i, name := range steps {
 		if moments[i].IsZero() || moments[i+1].IsZero() {
 			return s, fmt.Errorf("job %s on %s: the time of the step %q is not known: %v", job, node, name, moments)
+		}
+		// Some moments are seen by polls, a little before or after those that others have written down.
+		if moments[i+1].Before(moments[i]) {
+			moments[i+1] = moments[i]
 		}
 		s.of[name] = moments[i+1].Sub(moments[i])
 	}
@@ -113,36 +118,27 @@ func orTime(t, other time.Time) time.Time {
 	return t
 }
 
-// slurmctldLog is the log of the lab's slurmctld, which has the level that logged needs.
+// slurmctldLog is the log of the lab's slurmctld.
 const slurmctldLog = "/var/log/slurm/slurmctld.log"
 
 // logTime matches the time at the beginning of a line of slurmctld's log.
 var logTime = regexp.MustCompile(`^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})\] `)
 
-// logged returns when slurmctld gave a job its nodes, and when it then started resume.sh for a node, from its log; zero
-// if the log does not say so. Lines before since are those of other jobs.
-func logged(log, job, node string, since time.Time) (allocated, woken time.Time) {
+// logged returns when slurmctld gave a job its nodes, from its log; zero if the log does not say so. Lines before since
+// are those of other jobs.
+func logged(log, job string, since time.Time) time.Time {
 	allocates := regexp.MustCompile(`(?i)\b(allocate|started) JobId=` + regexp.QuoteMeta(job) + `\b`)
 	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
-		line := lines.Text()
-		found := logTime.FindStringSubmatch(line)
-		if found == nil {
+		found := logTime.FindStringSubmatch(lines.Text())
+		if found == nil || !allocates.MatchString(lines.Text()) {
 			continue
 		}
 		at, err := time.ParseInLocation("2006-01-02T15:04:05.000", found[1], time.Local)
-		if err != nil || at.Before(since.Truncate(time.Millisecond)) {
-			continue
-		}
-		if allocated.IsZero() && allocates.MatchString(line) {
-			allocated = at
-		}
-		_, list, wakes := strings.Cut(line, "waking nodes ")
-		if nodes, err := nodeset.Parse(strings.TrimSpace(list)); wakes && err == nil && woken.IsZero() &&
-			!allocated.IsZero() && nodes.Contains(node) {
-			woken = at
+		if err == nil && !at.Before(since.Truncate(time.Millisecond)) {
+			return at
 		}
 	}
-	return allocated, woken
+	return time.Time{}
 }
 
 // firstLine makes a job write the time of its first line to a file on its node, and stay. The file is firstFile.
