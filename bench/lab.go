@@ -50,7 +50,9 @@ func (b *bench) close() error {
 // lab is a deployed cluster with real machines and a real Slurm.
 type lab struct {
 	*cluster.Lab
-	journal *journal.Journal
+	checkout string
+	journal  *journal.Journal
+	woken    map[string]time.Time // when registered saw last that slurmctld powers up a node
 }
 
 // labName is the lab's name. A second run on the same machine stops the lab of the first, since two labs would disturb
@@ -81,7 +83,7 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.real = &lab{Lab: l}
+	b.real = &lab{Lab: l, checkout: b.checkout, woken: map[string]time.Time{}}
 	if err := b.real.Declare(declared(l.Declaration)); err != nil {
 		return nil, err
 	}
@@ -129,9 +131,13 @@ func until(ctx context.Context, longest, pause time.Duration, what string, holds
 // patience limits each wait. A longer wait is an error.
 const patience = 10 * time.Minute
 
-// registered waits until slurmd has registered on all nodes, and returns the time of each.
+// registered waits until slurmd has registered on all nodes, and returns the time of each. It also notes when slurmctld
+// has begun to power them up.
 func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.Time, error) {
 	came := map[string]time.Time{}
+	for _, node := range nodes {
+		delete(l.woken, node)
+	}
 	err := until(ctx, patience, 150*time.Millisecond, fmt.Sprintf("slurmd of %v registers", nodes), func() (bool, error) {
 		states, err := l.states()
 		if err != nil {
@@ -139,6 +145,9 @@ func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.
 		}
 		now := time.Now()
 		for _, node := range nodes {
+			if l.woken[node].IsZero() && strings.Contains(states[node], "+POWERING_UP") {
+				l.woken[node] = now
+			}
 			if _, known := came[node]; !known && up(states[node]) {
 				came[node] = now
 			}

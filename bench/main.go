@@ -47,6 +47,8 @@ type sizes struct {
 	short     int   // jobs of 0 s
 	rounds    int   // runs of these jobs with each slurm.launch
 	straggle  int   // nodes resumed together, one of which does not come up
+	idle      int   // stopped nodes
+	launch    int   // jobs with each slurm.launch
 	clusters  []int // sizes of the clusters that get one more node
 	perState  int   // nodes in a Terraform state of these clusters
 	together  []int // sizes of the clusters whose nodes are all resumed in one request
@@ -69,8 +71,10 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
+		&cli.IntFlag{Name: "idle", Value: 3, Usage: "idle: stopped nodes, started one after another"},
+		&cli.IntFlag{Name: "launch", Value: 20, Usage: "launch: jobs with each slurm.launch"},
 		&cli.IntFlag{Name: "short", Value: 1000, Usage: "short: jobs"},
-		&cli.IntFlag{Name: "rounds", Value: 4, Usage: "short: how often with each slurm.launch"},
+		&cli.IntFlag{Name: "rounds", Value: 2, Usage: "short: how often with each slurm.launch"},
 		&cli.IntSliceFlag{
 			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
 		},
@@ -96,15 +100,19 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{"one", oneGroups, (*bench).one},
+		{"commands", commandGroups, (*bench).commands},
+		{"idle", idleGroups, (*bench).idle},
 		{"stragglers", straggleGroups, (*bench).stragglers},
 		{"reimage", reimageGroups, (*bench).reimage},
 		{"many", manyGroups, (*bench).many},
+		{"launch", launchGroups, (*bench).launch},
 		{"short", shortGroups, (*bench).short},
 		{"size", nil, (*bench).size},
 		{"status", nil, (*bench).status},
 		{"waiting", nil, (*bench).waiting},
 		{"together", nil, (*bench).together},
 		{"callers", nil, (*bench).callers},
+		{"footprint", nil, (*bench).footprint},
 	}
 }
 
@@ -147,7 +155,7 @@ func measure(c *cli.Context) (err error) {
 	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}}
 	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
-		straggle: c.Int("straggle"), short: c.Int("short"), rounds: c.Int("rounds"),
+		straggle: c.Int("straggle"), idle: c.Int("idle"), launch: c.Int("launch"), short: c.Int("short"), rounds: c.Int("rounds"),
 		clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
 		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.Int("callers"),
 		deferring: c.Duration("deferring"),
@@ -171,6 +179,7 @@ func measure(c *cli.Context) (err error) {
 		}
 	}
 	page.took = time.Since(b.begun)
+	failed = append(failed, page.broken(c.NumFlags() == 0)...)
 	fmt.Fprint(c.App.Writer, page.text())
 	if len(only) == 0 {
 		failed = append(failed, os.WriteFile(filepath.Join(checkout, c.Path("page")), []byte(page.markdown()), 0o644))

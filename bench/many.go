@@ -24,7 +24,9 @@ func manyGroups(s sizes) []cluster.NodeGroup {
 func (b *bench) many(ctx context.Context) (report, error) {
 	r := report{about: fmt.Sprintf(
 		"A job needs %d nodes without an instance. CPU is that of the worker and its children on the control host: "+
-			"Terraform, the provider, Ansible and SSH. It does not include the nodes, although the lab's nodes share its cores.",
+			"Terraform, the provider, Ansible and SSH. It does not include the nodes, although the lab's nodes share its cores. "+
+			"slurmctld starts a batch job on several nodes when the first one, on which the script runs, is up; the steps are "+
+			"those of that node.",
 		b.sizes.many,
 	)}
 	lab, err := b.lab(ctx)
@@ -37,10 +39,11 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	}
 	taken() // do not count earlier processes
 	begun := time.Now()
-	if _, err := lab.Submit(
+	job, err := lab.Submit(
 		fmt.Sprintf("--nodes=%d", len(nodes)), "--nodelist="+strings.Join(nodes, ","), "--output=/dev/null",
-		"--wrap=sleep 3600",
-	); err != nil {
+		"--wrap="+firstLine,
+	)
+	if err != nil {
 		return r, err
 	}
 	came, err := lab.registered(ctx, nodes...)
@@ -51,6 +54,10 @@ func (b *bench) many(ctx context.Context) (report, error) {
 		return r, err
 	}
 	cpu := taken().all
+	steps, err := lab.stepsOnce(ctx, job, begun, came)
+	if err != nil {
+		return r, err
+	}
 	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
 	const before = 232600 * time.Millisecond // times of the first edition, for 50 nodes on 2 cores
 	r.rows = []row{
@@ -59,11 +66,17 @@ func (b *bench) many(ctx context.Context) (report, error) {
 			beside: "the last one " + seconds(all), ratio: ratio(times(one, all)), goal: "<= 20 s", met: one <= 20*time.Second,
 		},
 		{what: "all of them registered", measured: seconds(all)},
+		{
+			what:     fmt.Sprintf("%d nodes at once, sbatch to the job's first line", len(nodes)),
+			measured: seconds(steps.first), beside: "slurmd registered on the first node " + seconds(steps.up),
+			ratio: ratio(times(steps.first, steps.up)),
+		},
 		{what: "CPU on the control host for each node", measured: seconds(cpu / time.Duration(len(nodes)))},
 	}
 	if len(nodes) == 50 {
-		r.rows[1].goal, r.rows[1].met = "<= 58 s", all <= before/4
+		r.rows[1].goal, r.rows[1].met, r.rows[1].value = "<= 58 s", all <= before/4, all.Seconds()
 	}
+	r.details = splitTable([]split{steps})
 	return r, lab.release(ctx, nodes...)
 }
 
@@ -71,13 +84,16 @@ func reimageGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("wide", "w", 0, s.reimages)}
 }
 
-// reimage compares many reimages at once with the old flow: for one node after another, a plain run of Terraform and
-// the playbooks on all nodes.
+// reimage compares many reimages at once with two other ways, for one node after another: the flow of the project's
+// first version, and a plain run of Terraform and of the product's own playbooks.
 func (b *bench) reimage(ctx context.Context) (report, error) {
 	r := report{about: fmt.Sprintf(
 		"`scontrol reboot` of %d nodes with a new instance for each, until all slurmds have registered again. Compared with "+
-			"the old flow: for one node after another `terraform apply -target` with another image, and `ansible-playbook "+
-			"site.yml` on all nodes. That is measured on %d nodes and multiplied.", b.sizes.reimages, b.sizes.old,
+			"two flows for one node after another, each of which is measured on %d nodes and multiplied. **The old flow** is "+
+			"that of the project's first version (bench/oldflow): for each request one `terraform apply -target`, and one run "+
+			"of ordinary playbooks, with Ansible's defaults, on all nodes. **One after another** has the product's own "+
+			"playbooks instead: `terraform apply -target`, and `ansible-playbook site.yml` on all nodes.",
+		b.sizes.reimages, b.sizes.old,
 	)}
 	lab, err := b.lab(ctx)
 	if err != nil {
@@ -113,21 +129,40 @@ func (b *bench) reimage(ctx context.Context) (report, error) {
 	if err != nil {
 		return r, err
 	}
-	var old time.Duration
-	for _, node := range nodes[:min(b.sizes.old, len(nodes))] {
-		one, err := lab.oldFlow(ctx, node)
-		if err != nil {
-			return r, fmt.Errorf("the old flow: %w", err)
+	some := min(b.sizes.old, len(nodes)/2)
+	mean := func(what string, nodes []string, flow func(context.Context, string) (time.Duration, error)) (
+		time.Duration, error,
+	) {
+		var all time.Duration
+		for _, node := range nodes {
+			one, err := flow(ctx, node)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", what, err)
+			}
+			b.say("%s by %s: %s", node, what, seconds(one))
+			all += one / time.Duration(len(nodes))
 		}
-		b.say("%s by the old flow: %s", node, seconds(one))
-		old += one / time.Duration(min(b.sizes.old, len(nodes)))
+		return all, nil
 	}
-	faster := times(old*time.Duration(len(nodes)), took)
+	old, err := mean("the old flow", nodes[:some], lab.oldFlow)
+	if err != nil {
+		return r, err
+	}
+	single, err := mean("one after another", nodes[some:2*some], lab.oneAfterAnother)
+	if err != nil {
+		return r, err
+	}
+	faster, than := times(old*time.Duration(len(nodes)), took), times(single*time.Duration(len(nodes)), took)
 	r.rows = []row{
 		{
 			what: fmt.Sprintf("%d reimages by scontrol reboot", len(nodes)), measured: seconds(took),
-			beside: fmt.Sprintf("old flow %d x %s", len(nodes), seconds(old)),
+			beside: fmt.Sprintf("the old flow %d x %s", len(nodes), seconds(old)),
 			ratio:  fmt.Sprintf("%.0f times as fast", faster), goal: ">= 50 times", met: faster >= 50,
+		},
+		{
+			what: "the same", measured: seconds(took),
+			beside: fmt.Sprintf("one after another %d x %s", len(nodes), seconds(single)),
+			ratio:  fmt.Sprintf("%.0f times as fast", than),
 		},
 		{
 			what: fmt.Sprintf("runs of Terraform for %d requests", requests), measured: fmt.Sprint(applies), goal: "<= 3",
@@ -171,20 +206,58 @@ func (l *lab) runsSince(ctx context.Context, before reconfigure.RequestID) (requ
 	return requests, len(runs["Terraform"]), len(runs["Ansible"]), nil
 }
 
-// oldFlow returns how long one node takes by hand. Terraform uses a copy of the module and its state.
+// oldFlow returns how long the flow of the project's first version takes for one node.
 func (l *lab) oldFlow(ctx context.Context, node string) (time.Duration, error) {
+	dir, err := l.otherImage(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	top := filepath.Dir(filepath.Dir(dir))
+	defer os.RemoveAll(top)
+	flow := filepath.Join(top, "oldflow")
+	if err := os.CopyFS(flow, os.DirFS(filepath.Join(l.checkout, "bench", "oldflow"))); err != nil {
+		return 0, err
+	}
+	if out, err := exec.CommandContext(ctx, "chown", "--recursive", "--reference="+dir, top).CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	script := l.OnControlHost(
+		ctx, flow, "env", "OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"),
+		fmt.Sprintf("TERRAFORM=%v", l.Declaration.Reconfigure["terraform"]), filepath.Join(flow, "reimage.sh"),
+		filepath.Join(flow, "lock"), dir, node, filepath.Join(l.Site, "inventory.json"), filepath.Join(flow, "main.yml"),
+	)
+	begun := time.Now()
+	if out, err := script.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	if _, err := l.registered(ctx, node); err != nil {
+		return 0, err
+	}
+	took := time.Since(begun)
+	return took, l.learnHostKey(ctx, node) // as the product would
+}
+
+// otherImage copies the root module and its state, and declares another image for a node in the copy.
+func (l *lab) otherImage(ctx context.Context, node string) (module string, err error) {
 	dir, err := l.copyModule(ctx)
+	if err != nil {
+		return "", err
+	}
+	file, err := l.nodesFile(ctx, dir, node)
+	if err != nil {
+		return "", err
+	}
+	return dir, changeSpec(file, node, "image_id", cluster.ImageID(cluster.ImageV2))
+}
+
+// oneAfterAnother returns how long one node takes by hand, with the product's own playbooks. Terraform uses a copy of
+// the module and its state.
+func (l *lab) oneAfterAnother(ctx context.Context, node string) (time.Duration, error) {
+	dir, err := l.otherImage(ctx, node)
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(filepath.Dir(filepath.Dir(dir)))
-	file, err := l.nodesFile(ctx, dir, node)
-	if err != nil {
-		return 0, err
-	}
-	if err := changeSpec(file, node, "image_id", cluster.ImageID(cluster.ImageV2)); err != nil {
-		return 0, err
-	}
 	begun := time.Now()
 	apply := l.TerraformIn(
 		ctx, dir, "apply", "-input=false", "-auto-approve", "-no-color",

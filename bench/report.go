@@ -18,6 +18,7 @@ type row struct {
 	ratio    string // empty: none
 	goal     string // empty: none
 	met      bool
+	value    float64 // in the unit of the row's budget; zero: the row has none
 }
 
 // report is the result of a benchmark.
@@ -47,6 +48,9 @@ func newPage(when time.Time) *page {
 }
 
 func (p *page) add(name string, r report) {
+	for i, one := range r.rows {
+		r.rows[i] = budgeted(name, one)
+	}
 	p.names, p.reports = append(p.names, name), append(p.reports, r)
 }
 

@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -661,4 +662,31 @@ func TestWholeClusterIsRemovedAlthoughSlurmIsRemovedFirst(t *testing.T) {
 		l.wantDone("ctl", "p1", "p2")
 		l.want("calls", []string{"apply delete shared, delete ctl,p[1-2]"}, l.Calls())
 	})
+}
+
+// TestWhatTakesAMomentIsSeenSoon varies when an instance is ACTIVE and when slurmd registers. Between two looks at most
+// a quarter of a second passes, or of the time until then.
+func TestWhatTakesAMomentIsSeenSoon(t *testing.T) {
+	took := func(building, registering time.Duration) (all time.Duration) {
+		test(t, func(l *lab) {
+			l.PowersUp("p3")
+			l.Takes(simulate.Building, building)
+			l.Takes(simulate.Registering, registering)
+			l.wants(reconfigure.Create, "p3")
+			l.wantDone("p3")
+			all = l.round.after["p3"]
+		})
+		return all
+	}
+	var building, registering []time.Duration // how long each took, without its own time
+	for d := 50 * time.Millisecond; d < 1500*time.Millisecond; d += 150 * time.Millisecond {
+		building = append(building, took(d, 0)-d)
+		registering = append(registering, took(time.Second, d)-d)
+	}
+	const most = 400 * time.Millisecond
+	for what, all := range map[string][]time.Duration{"an instance": building, "slurmd": registering} {
+		if late := slices.Max(all) - slices.Min(all); late > most {
+			t.Errorf("%s is seen up to %s late", what, late)
+		}
+	}
 }

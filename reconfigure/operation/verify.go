@@ -12,7 +12,7 @@ import (
 )
 
 // verify waits until Slurm and the cloud have the node as planned. Slurmd registers as soon as it has started, so the
-// wait is short. At its end, the last answer counts.
+// wait is short, and the jobs on the node wait for its end. At its end, the last answer counts.
 func (o *operation) verify() error {
 	o.enter(reconfigure.PhaseVerify)
 	longest := o.operator.timing.Register
@@ -22,7 +22,7 @@ func (o *operation) verify() error {
 	ctx, cancel := context.WithTimeout(o.term.ctx, longest)
 	defer cancel()
 	var lacks, unknown error
-	for {
+	for begun := time.Now(); ; {
 		check, err := o.check(ctx)
 		switch {
 		case err == nil && (check.lacks == nil || check.final):
@@ -33,7 +33,7 @@ func (o *operation) verify() error {
 		case ctx.Err() == nil:
 			unknown = err
 		}
-		if sleep.For(ctx, o.operator.timing.Poll) == nil {
+		if sleep.For(ctx, sleep.Pause(time.Since(begun), o.operator.timing.Poll)) == nil {
 			continue
 		}
 		if late := o.term.overtaken(o.progress.get().made); late != nil {

@@ -125,10 +125,11 @@ func (t *run) watch(
 		may     = cluster.Settings.Interrupt && interruptible(preview)
 		moved   = time.Now()
 		awaited <-chan struct{}
-		others  bool // others wait: for the next run, or for Terraform's own verdict
-		tick    = time.NewTicker(t.Timing.Poll)
+		others  bool      // others wait: for the next run, or for Terraform's own verdict
+		started time.Time // when Terraform began the first resource; zero: not yet
+		next    = time.NewTimer(t.Timing.Poll)
 	)
-	defer tick.Stop()
+	defer next.Stop()
 	awaited = t.batch.Awaited()
 	for {
 		select {
@@ -137,16 +138,22 @@ func (t *run) watch(
 		case <-ctx.Done():
 			return
 		case <-begun: // Terraform may take long to start on a busy host
-			moved, begun = time.Now(), nil
+			started, begun = time.Now(), nil
+			moved = started
+			next.Reset(sleep.Pause(0, t.Timing.Poll))
 			continue
 		case <-awaited:
 			others, awaited = true, nil
 			continue
-		case <-tick.C:
+		case <-next.C:
 		}
 		servers, err := t.Servers(ctx, nodesOf(deliveries))
+		next.Reset(t.Timing.Poll)
 		if err != nil {
 			continue
+		}
+		if !started.IsZero() {
+			next.Reset(sleep.Pause(time.Since(started), t.Timing.Poll))
 		}
 		for _, d := range deliveries {
 			if s, there := d.renewed(servers[d.call.In.node()]); there {

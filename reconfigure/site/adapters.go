@@ -48,7 +48,8 @@ var (
 // Driver manages the nodes of one shard.
 type Driver interface {
 	operation.Provisioner
-	// StateOf is State, for a map of nodes that was read already; known reports whether there is one.
+	// StateOf is State, for a map of nodes that was read already; known reports whether there is one. The answer need
+	// not have Desired.
 	StateOf(ctx context.Context, nodes map[string]reconfigure.Spec, known bool) (reconfigure.State, error)
 	// Addresses returns the addresses of nodes, with or without an instance. If fresh is false, they may be those of
 	// the last call, unless this process has changed the state since.
@@ -66,6 +67,7 @@ type Adapters struct {
 
 	lock    sync.Mutex
 	drivers map[string]Driver // by shard
+	binary  string            // the Terraform of the drivers; empty: not known yet
 	cloud   Cloud
 	login   singleflight.Group       // for the login to the cloud, which can take as long as the caller waits
 	slurms  map[string]*slurm.Client // by the control node's address
@@ -117,7 +119,7 @@ func (a *Adapters) Driver(ctx context.Context, shard string) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.drivers[shard] = d
+	a.drivers[shard], a.binary = d, d.Binary()
 	return d, nil
 }
 
@@ -390,6 +392,7 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 		Module:      a.Site.Provider.Module,
 		Variables:   a.Site.Provider.Variables(a.Site.Dir),
 		Binary:      a.Site.Cluster.Settings.Terraform,
+		Found:       a.binary,
 		BinDir:      a.Site.StateFile("bin"),
 		Parallelism: a.Site.Cluster.Settings.Parallelism,
 		LockTimeout: a.Site.Cluster.Settings.LockTimeout,

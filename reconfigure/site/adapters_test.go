@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,4 +56,40 @@ func TestALoginToTheCloudDelaysNobodyElse(t *testing.T) {
 			t.Errorf("%d logins", n)
 		}
 	})
+}
+
+// TestTerraformIsLookedForOnce counts the starts of Terraform while the drivers of many shards are opened to read. With
+// and without a configured binary, only the first driver starts it.
+func TestTerraformIsLookedForOnce(t *testing.T) {
+	dir := t.TempDir()
+	starts, binary := filepath.Join(dir, "starts"), filepath.Join(dir, "terraform")
+	script := "#!/bin/sh\necho >>" + starts + "\necho '{\"terraform_version\": \"1.5.7\"}'\n"
+	if err := os.WriteFile(binary, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	for name, configured := range map[string]string{"on PATH": "", "configured": binary} {
+		t.Run(name, func(t *testing.T) {
+			s := Site{Dir: t.TempDir(), provider: providers()[0]}
+			s.Provider = s.provider.Provider
+			s.Cluster.Settings.StateDir, s.Cluster.Settings.Terraform = s.File("state"), configured
+			a := s.Readers(nil, slog.New(slog.DiscardHandler))
+			open := func(shards ...string) string {
+				t.Helper()
+				for _, shard := range shards {
+					if _, err := a.Driver(t.Context(), shard); err != nil {
+						t.Fatal(err)
+					}
+				}
+				text, err := os.ReadFile(starts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+			if first, all := open("g-0"), open("g-1", "g-2"); first != all {
+				t.Errorf("%d starts of Terraform for the first driver, %d for three", len(first), len(all))
+			}
+		})
+	}
 }

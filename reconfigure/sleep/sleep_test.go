@@ -23,3 +23,14 @@ func TestFor(t *testing.T) {
 		}
 	})
 }
+
+func TestPause(t *testing.T) {
+	for passed, want := range map[time.Duration]time.Duration{
+		0: 200 * time.Millisecond, time.Second: 250 * time.Millisecond, 2 * time.Second: 500 * time.Millisecond,
+		4 * time.Second: time.Second, time.Hour: time.Second,
+	} {
+		if got := sleep.Pause(passed, time.Second); got != want {
+			t.Errorf("after %s: %s, want %s", passed, got, want)
+		}
+	}
+}

@@ -32,6 +32,9 @@ type Config struct {
 	PlanDir string
 	// Binary is the path of terraform or tofu. Empty: the first suitable one on PATH, else a download.
 	Binary string
+	// Found is the answer of Binary of another driver of the cluster: it is used without being looked for or checked
+	// again, each of which would start Terraform. Empty: there is none.
+	Found string
 	// BinDir is the folder of a downloaded binary.
 	BinDir string
 	// Module describes the root module.
@@ -88,12 +91,15 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 			return nil, fmt.Errorf("terraform: %w", err)
 		}
 	}
+	if cfg.Found != "" {
+		cfg.Binary = cfg.Found
+	}
 	if cfg.ReadOnly {
 		if cfg.Binary, err = Installed(ctx, cfg.Binary, cfg.BinDir); err != nil {
 			return nil, err
 		}
 		if cfg.Binary == "" || !isDir(cfg.PlanDir) || !isDir(filepath.Join(cfg.Dir, ".terraform")) {
-			if cfg.Binary != "" {
+			if cfg.Binary != "" && cfg.Found == "" {
 				err = checkBinary(ctx, cfg.Binary)
 			}
 			return &Driver{cfg: cfg, unready: ErrNotInitialized}, err
@@ -121,6 +127,9 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	return d, d.initialize(ctx)
 }
+
+// Binary returns the path of the driver's Terraform; empty if a read-only driver has found none.
+func (d *Driver) Binary() string { return d.cfg.Binary }
 
 func isDir(path string) bool {
 	info, err := os.Stat(path)

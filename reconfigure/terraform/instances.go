@@ -17,10 +17,14 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	return d.StateOf(ctx, desired, known)
+	state, err := d.StateOf(ctx, desired, known)
+	if err == nil {
+		state.Desired = reconfigure.InShard(desired, d.cfg.Workspace)
+	}
+	return state, err
 }
 
-// StateOf is State, for a map of nodes that was read already, see NodeMap.Read.
+// StateOf is State without Desired, for a map of nodes that was read already, see NodeMap.Read.
 func (d *Driver) StateOf(
 	ctx context.Context, desired map[string]reconfigure.Spec, known bool,
 ) (reconfigure.State, error) {
@@ -28,11 +32,7 @@ func (d *Driver) StateOf(
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	state, err := d.pull(ctx)
-	if err != nil {
-		return reconfigure.State{}, err
-	}
-	listed, err := state.list()
+	listed, err := d.listed(ctx, m.kinds.InstanceBlock())
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -41,9 +41,7 @@ func (d *Driver) StateOf(
 		// A plan from an empty map would remove all of them.
 		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
-	return reconfigure.State{
-		Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found, Ports: ids(listed, m, m.kinds.PortBlock()),
-	}, nil
+	return reconfigure.State{Instances: found, Ports: ids(listed, m, m.kinds.PortBlock())}, nil
 }
 
 // ids returns the ids of the resources of a block in a state, by node.

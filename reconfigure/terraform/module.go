@@ -1,12 +1,15 @@
 package terraform
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
@@ -48,23 +51,54 @@ func moduleFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
+// modules has the module of each folder that was read last, by folder: a large cluster reads its module for dozens of
+// workspaces. An entry is used only for the same text of the files.
+var modules sync.Map // of parsedModule
+
+type parsedModule struct {
+	sum    [sha256.Size]byte
+	module module
+}
+
 // readModule reads and classifies a root module's blocks. A block belongs to the nodes if its for_each is made from
 // var.nodes, directly, through locals, or through another such block; to their addresses if it is also made from
-// var.kept_ports.
+// var.kept_ports. The files are parsed again if they have changed.
 func readModule(dir string) (module, error) {
 	files, err := moduleFiles(dir)
 	if err != nil {
 		return module{}, fmt.Errorf("read the root module: %w", err)
 	}
+	texts, sum := map[string][]byte{}, sha256.New()
+	for _, file := range files {
+		if texts[file], err = os.ReadFile(file); err != nil {
+			return module{}, fmt.Errorf("read the root module: %w", err)
+		}
+		fmt.Fprintf(sum, "%q %d ", file, len(texts[file]))
+		sum.Write(texts[file])
+	}
+	if last, ok := modules.Load(dir); ok && [sha256.Size]byte(sum.Sum(nil)) == last.(parsedModule).sum {
+		return last.(parsedModule).module, nil
+	}
+	m, err := parseModule(dir, files, texts)
+	if err == nil {
+		modules.Store(dir, parsedModule{[sha256.Size]byte(sum.Sum(nil)), m})
+	}
+	return m, err
+}
+
+// parseModule is readModule for the texts of the files.
+func parseModule(dir string, files []string, texts map[string][]byte) (module, error) {
 	found := references{forEach: map[string]hcl.Expression{}, count: map[string]hcl.Expression{},
 		locals: map[string]hcl.Expression{}}
 	parser := hclparse.NewParser()
 	for _, file := range files {
-		parse := parser.ParseHCLFile
+		var parsed *hcl.File
+		var problems hcl.Diagnostics
 		if strings.HasSuffix(file, ".json") {
-			parse = parser.ParseJSONFile
+			parsed, problems = parser.ParseJSON(texts[file], file)
+		} else {
+			parsed, problems = parser.ParseHCL(texts[file], file)
 		}
-		parsed, problems := parse(file)
 		if problems.HasErrors() {
 			return module{}, fmt.Errorf("read the root module: %w", problems)
 		}
@@ -238,8 +272,14 @@ func (m module) shards() error {
 		"(see the module's README.md)", strings.Join(m.unsharded, ", "))
 }
 
+// plainKey matches keys that are quoted without escapes.
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
 // instance returns the address of a node's resource of a block, quoted as Terraform does.
 func instance(block, node string) string {
+	if plainKey.MatchString(node) {
+		return block + `["` + node + `"]`
+	}
 	return block + "[" + string(hclwrite.TokensForValue(cty.StringVal(node)).Bytes()) + "]"
 }
 
@@ -247,6 +287,12 @@ func instance(block, node string) string {
 // the block is no longer in the module, or if the key is not a node name. isNode checks keys inside a module and keys
 // of removed blocks.
 func (m module) owner(address string, isNode func(string) bool) (node string, known bool) {
+	// Nearly all resources have an address that need not be parsed.
+	if block, rest, ok := strings.Cut(address, `["`); ok && slices.Contains(m.perNode, block) {
+		if node, ok := strings.CutSuffix(rest, `"]`); ok && plainKey.MatchString(node) {
+			return node, true
+		}
+	}
 	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
 	if problems.HasErrors() || len(path) < 2 {
 		return "", false

@@ -19,21 +19,12 @@ func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := d.listed(ctx)
+	state, err := d.listed(ctx, m.kinds.InstanceBlock())
 	if err != nil {
 		return nil, nil, err
 	}
 	sorted := func(block string) []string { return slices.Sorted(maps.Values(ids(state, m, block))) }
 	return sorted(m.kinds.InstanceBlock()), sorted(m.kinds.PortBlock()), nil
-}
-
-// listed returns all managed resources in this shard's state; none if the workspace does not exist yet.
-func (d *Driver) listed(ctx context.Context) ([]*tfjson.StateResource, error) {
-	state, err := d.pull(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return state.list()
 }
 
 // makePorts makes the missing kept ports. A separate run makes them, after the instances of a deploy: Terraform
@@ -46,7 +37,7 @@ func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(n
 	if err != nil || len(m.kept) == 0 || portOnly(ours.Desired).Empty() {
 		return err
 	}
-	state, err := d.listed(ctx)
+	state, err := d.listed(ctx, m.kinds.InstanceBlock())
 	if err != nil {
 		return err
 	}

@@ -136,31 +136,6 @@ func (s *stateFile) render() ([]byte, error) {
 	return json.MarshalIndent(top, "", "  ")
 }
 
-// list returns the current managed resources in the type of terraform-json, without deposed objects: those that were
-// replaced and not yet deleted.
-func (s *stateFile) list() ([]*tfjson.StateResource, error) {
-	var all []*tfjson.StateResource
-	for _, r := range s.resources {
-		if r.mode != string(tfjson.ManagedResourceMode) {
-			continue
-		}
-		for _, i := range r.instances {
-			if i.text("deposed") != "" {
-				continue
-			}
-			listed := &tfjson.StateResource{
-				Address: r.address(i), Mode: tfjson.ManagedResourceMode, Type: r.kind, Name: r.name,
-				Tainted: i.text("status") == statusTainted,
-			}
-			if err := i.read(map[string]any{"attributes": &listed.AttributeValues}); err != nil {
-				return nil, err
-			}
-			all = append(all, listed)
-		}
-	}
-	return all, nil
-}
-
 // statusTainted is the status of an unfinished object.
 const statusTainted = "tainted"
 
@@ -173,10 +148,9 @@ func (r *stateResource) block() string {
 	return strings.Join(parts, ".")
 }
 
-// address returns the address of one of the objects.
-func (r *stateResource) address(i fields) string {
-	key, ok := i["index_key"]
-	if !ok {
+// address returns the address of the object with a key; nil: the block has one object.
+func (r *stateResource) address(key json.RawMessage) string {
+	if key == nil {
 		return r.block()
 	}
 	var name string
@@ -216,20 +190,30 @@ func (r *stateResource) at(node string) []int {
 	return found
 }
 
-// pull reads the state. Terraform's local back end empties its file before it writes it, and `terraform state pull`
-// waits for no lock: if the file exists and has no state, an apply may be writing it, and pull reads it again. If the
-// file stays without a state, pull repairs it.
+// pull reads the state, so that it can be changed.
 func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
+	return pulledAs(ctx, d, func(text []byte) (*stateFile, bool, error) {
+		state, err := parseState(text)
+		return state, err == nil && len(state.top) > 0, err
+	})
+}
+
+// pulledAs reads the state, and parses its text. parse also reports whether there is a state in the text. Terraform's
+// local back end empties its file before it writes it, and `terraform state pull` waits for no lock: if the file exists
+// and has no state, an apply may be writing it, and pulledAs reads it again. If the file stays without a state, pulledAs
+// repairs it.
+func pulledAs[T any](ctx context.Context, d *Driver, parse func([]byte) (T, bool, error)) (T, error) {
 	const tries, pause = 5, 50 * time.Millisecond
 	for try := 1; ; try++ {
-		state, err := d.pullOnce(ctx)
-		if err == nil && len(state.top) > 0 {
+		state, there, err := pulledOnce(ctx, d, parse)
+		if err == nil && there {
 			return state, nil
 		}
 		if try == tries {
 			restored, problem := d.repair()
 			if restored {
-				return d.pullOnce(ctx)
+				state, _, err = pulledOnce(ctx, d, parse)
+				return state, err
 			}
 			return state, cmp.Or(problem, err)
 		}
@@ -237,16 +221,16 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 			return state, err
 		}
 		if err := sleep.For(ctx, pause<<try); err != nil {
-			return nil, err
+			return state, err
 		}
 	}
 }
 
-// pullOnce reads the state, without a lock.
-func (d *Driver) pullOnce(ctx context.Context) (*stateFile, error) {
+// pulledOnce reads the state, without a lock.
+func pulledOnce[T any](ctx context.Context, d *Driver, parse func([]byte) (T, bool, error)) (T, bool, error) {
 	if text, ok := d.readLocal(d.cfg.Workspace); ok {
-		if state, err := parseState(text); err == nil {
-			return state, nil
+		if state, there, err := parse(text); err == nil {
+			return state, there, nil
 		}
 	}
 	var text string
@@ -255,9 +239,78 @@ func (d *Driver) pullOnce(ctx context.Context) (*stateFile, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("terraform state pull: %w", orDone(ctx, err))
+		var none T
+		return none, false, fmt.Errorf("terraform state pull: %w", orDone(ctx, err))
 	}
-	return parseState([]byte(text))
+	return parse([]byte(text))
+}
+
+// listed returns the current managed resources in this shard's state in the type of terraform-json, without deposed
+// objects: those that were replaced and not yet deleted. There are none if the workspace does not exist yet. Only the
+// resources of the given block have all of their attributes, the others only the id: large clusters have tens of
+// megabytes of states.
+func (d *Driver) listed(ctx context.Context, block string) ([]*tfjson.StateResource, error) {
+	return pulledAs(ctx, d, func(text []byte) ([]*tfjson.StateResource, bool, error) { return parseList(text, block) })
+}
+
+// parseList reads the output of `terraform state pull`, see listed. It reports whether there is a state.
+func parseList(text []byte, block string) (all []*tfjson.StateResource, there bool, err error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, false, nil
+	}
+	var state struct {
+		Version   *int
+		Resources []struct {
+			Module, Mode, Type, Name string
+			Instances                []struct {
+				Key             json.RawMessage `json:"index_key"`
+				Deposed, Status string
+				Attributes      json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &state); err != nil {
+		return nil, false, fmt.Errorf("read Terraform's state: %w", err)
+	}
+	if state.Version == nil || *state.Version != stateFormat {
+		return nil, false, errStateFormat
+	}
+	for _, top := range state.Resources {
+		if top.Mode != string(tfjson.ManagedResourceMode) {
+			continue
+		}
+		r := &stateResource{module: top.Module, mode: top.Mode, kind: top.Type, name: top.Name}
+		for _, i := range top.Instances {
+			if i.Deposed != "" {
+				continue
+			}
+			one := &tfjson.StateResource{
+				Address: r.address(i.Key), Mode: tfjson.ManagedResourceMode, Type: top.Type, Name: top.Name,
+				Tainted: i.Status == statusTainted,
+			}
+			if err := attributes(i.Attributes, r.block() == block, &one.AttributeValues); err != nil {
+				return nil, false, fmt.Errorf("read Terraform's state: %s: %w", one.Address, err)
+			}
+			all = append(all, one)
+		}
+	}
+	return all, true, nil
+}
+
+// attributes parses all attributes of an object, or only its id.
+func attributes(raw json.RawMessage, whole bool, into *map[string]any) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	if whole {
+		return json.Unmarshal(raw, into)
+	}
+	var only struct {
+		ID any `json:"id"`
+	}
+	err := json.Unmarshal(raw, &only)
+	*into = map[string]any{"id": only.ID}
+	return err
 }
 
 // push writes a state with the next serial. Terraform rejects it if another process has written that serial

@@ -188,15 +188,24 @@ func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigur
 	return all, nil
 }
 
-// allServers returns servers of the whole project: Nova cannot filter by metadata.
+// allServers returns servers of the whole project: Nova cannot filter by metadata. The pages of gophercloud's pager
+// would be decoded and encoded again several times, which takes most of the time with thousands of servers.
 func (c *Client) allServers(ctx context.Context, which servers.ListOpts) ([]servers.Server, error) {
 	list := *c.compute
 	list.Microversion = listMicroversion
-	pages, err := servers.List(&list, which).AllPages(ctx)
-	if err != nil {
-		return nil, c.failed("list the servers of", err)
+	query, err := which.ToServerListQuery()
+	next := list.ServiceURL("servers", "detail") + query
+	var all []servers.Server
+	for err == nil && next != "" {
+		var page struct {
+			Servers []servers.Server   `json:"servers"`
+			Links   []gophercloud.Link `json:"servers_links"`
+		}
+		if _, err = list.Get(ctx, next, &page, nil); err == nil {
+			all = append(all, page.Servers...)
+			next, err = gophercloud.ExtractNextURL(page.Links)
+		}
 	}
-	all, err := servers.ExtractServers(pages)
 	if err != nil {
 		return nil, c.failed("list the servers of", err)
 	}
