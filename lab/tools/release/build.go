@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+)
+
+// build builds the program for an architecture, or for this computer if arch is empty, with the flags of `make build`.
+func (r release) build(ctx context.Context, work, arch string) (string, error) {
+	binary := filepath.Join(work, "reconfigure-"+arch)
+	env := []string{"CGO_ENABLED=0", "GOOS=linux"}
+	if arch != "" {
+		env = append(env, "GOARCH="+arch)
+	}
+	if _, err := r.runIn(ctx, env, "go", "build", "-trimpath", "-buildvcs=true", "-o", binary, "./cmd/reconfigure"); err != nil {
+		return "", err
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return "", err
+	}
+	return binary, r.check(info)
+}
+
+// check compares the version that Go has found with the one that is released: Go adds +dirty if the checkout differs
+// from the commit.
+func (r release) check(info *debug.BuildInfo) error {
+	if want := "v" + r.version; info.Main.Version != want {
+		return fmt.Errorf("the program's version is %s, but must be %s: release a commit that has the tag %s, "+
+			"from a checkout without changes or untracked files", info.Main.Version, want, want)
+	}
+	return nil
+}
+
+// modules writes the list of a binary's modules (CycloneDX).
+func (r release) modules(ctx context.Context, binary, file string) error {
+	_, err := r.run(ctx, "go", "tool", "-modfile=lab/tools/sbom/go.mod", "cyclonedx-gomod", "bin", "-json", "-std",
+		"-noserial", "-output", file, binary)
+	return err
+}
