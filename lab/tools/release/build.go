@@ -4,8 +4,11 @@ import (
 	"context"
 	"debug/buildinfo"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"time"
 )
 
 // build builds the program for an architecture, or for this computer if arch is empty, with the flags of `make build`.
@@ -15,7 +18,8 @@ func (r release) build(ctx context.Context, work, arch string) (string, error) {
 	if arch != "" {
 		env = append(env, "GOARCH="+arch)
 	}
-	if _, err := r.runIn(ctx, env, "go", "build", "-trimpath", "-buildvcs=true", "-o", binary, "./cmd/reconfigure"); err != nil {
+	argv := []string{"go", "build", "-trimpath", "-buildvcs=true", "-o", binary, "./cmd/reconfigure"}
+	if _, err := r.runIn(ctx, env, argv...); err != nil {
 		return "", err
 	}
 	info, err := buildinfo.ReadFile(binary)
@@ -35,9 +39,18 @@ func (r release) check(info *debug.BuildInfo) error {
 	return nil
 }
 
-// modules writes the list of a binary's modules (CycloneDX).
+// modules writes the list of a binary's modules (CycloneDX), with the time of the commit.
 func (r release) modules(ctx context.Context, binary, file string) error {
-	_, err := r.run(ctx, "go", "tool", "-modfile=lab/tools/sbom/go.mod", "cyclonedx-gomod", "bin", "-json", "-std",
-		"-noserial", "-output", file, binary)
-	return err
+	if _, err := r.run(ctx, "go", "tool", "-modfile=lab/tools/sbom/go.mod", "cyclonedx-gomod", "bin", "-json", "-std",
+		"-noserial", "-output", file, binary); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text = timestamp.ReplaceAll(text, []byte(`"timestamp": "`+r.time.Format(time.RFC3339)+`"`))
+	return os.WriteFile(file, text, 0o644)
 }
+
+var timestamp = regexp.MustCompile(`"timestamp": "[^"]*"`)

@@ -97,7 +97,8 @@ func (r release) files(ctx context.Context, native, binary string) ([]file, erro
 
 // pages returns the documents, which the program's messages name by their paths.
 func (r release) pages(ctx context.Context) ([]string, error) {
-	out, err := r.run(ctx, "git", "ls-files", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/*.yml", "docs/*.svg")
+	out, err := r.run(ctx, "git", "ls-files", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/*.yml",
+		"docs/*.svg")
 	return strings.Fields(out), err
 }
 
@@ -180,7 +181,8 @@ func paths(info *buildinfo.BuildInfo) (names []string) {
 
 // changelog returns a changelog in Debian's format, which apt shows.
 func (r release) changelog() []byte {
-	return fmt.Appendf(nil, "eiffel (%s) unstable; urgency=medium\n\n  * %s/CHANGELOG.md lists the changes.\n\n -- %s  %s\n",
+	return fmt.Appendf(nil,
+		"eiffel (%s) unstable; urgency=medium\n\n  * %s/CHANGELOG.md lists the changes.\n\n -- %s  %s\n",
 		debianVersion(r.version), docFolder, maintainer, r.time.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 }
 
