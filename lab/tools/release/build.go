@@ -11,13 +11,10 @@ import (
 	"time"
 )
 
-// build builds the program for an architecture, or for this computer if arch is empty, with the flags of `make build`.
+// build builds the program for an architecture, with the flags of `make build`.
 func (r release) build(ctx context.Context, work, arch string) (string, error) {
 	binary := filepath.Join(work, "reconfigure-"+arch)
-	env := []string{"CGO_ENABLED=0", "GOOS=linux"}
-	if arch != "" {
-		env = append(env, "GOARCH="+arch)
-	}
+	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}
 	argv := []string{"go", "build", "-trimpath", "-buildvcs=true", "-o", binary, "./cmd/reconfigure"}
 	if _, err := r.runIn(ctx, env, argv...); err != nil {
 		return "", err

@@ -13,6 +13,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,15 +93,19 @@ func (r release) make(ctx context.Context) (err error) {
 
 // fill writes the files of the release to dir.
 func (r release) fill(ctx context.Context, work, dir string) error {
-	native, err := r.build(ctx, work, "")
-	if err != nil {
-		return err
-	}
-	for _, arch := range r.arches {
-		binary, err := r.build(ctx, work, arch)
-		if err != nil {
+	binaries := map[string]string{}
+	for _, arch := range append(slices.Clone(r.arches), runtime.GOARCH) { // this computer's prints the manual page
+		if binaries[arch] != "" {
+			continue
+		}
+		var err error
+		if binaries[arch], err = r.build(ctx, work, arch); err != nil {
 			return err
 		}
+	}
+	native := binaries[runtime.GOARCH]
+	for _, arch := range r.arches {
+		binary := binaries[arch]
 		files, err := r.files(ctx, native, binary)
 		if err != nil {
 			return err
