@@ -28,11 +28,10 @@ type server struct {
 // The releases are in this folder of a machine.
 const folder = "/srv/releases"
 
-// boot boots a machine of Debian 12.
-func boot(t *testing.T) server {
+// boot boots a machine of a base with the packages of an archive.
+func boot(t *testing.T, base, archive string) server {
 	t.Helper()
-	installed := needs.Systemd(t, "../../..")
-	files, err := image.Archive(installed.SystemdArchive)
+	files, err := image.Archive(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func boot(t *testing.T) server {
 	}
 	files["/srv/all.yml"] = string(declaration)
 	dir := t.TempDir()
-	images, err := image.NewStore(filepath.Join(dir, "images"), installed.Systemd)
+	images, err := image.NewStore(filepath.Join(dir, "images"), base)
 	if err == nil {
 		err = images.Add("host", files)
 	}
@@ -119,14 +118,20 @@ func (s server) from(t *testing.T, release, options string) string {
 // TestTheLifeOfThePackage installs the package for Debian, has its unit run a worker of a site, and upgrades, removes
 // and purges it. All dependencies are Debian's packages.
 func TestTheLifeOfThePackage(t *testing.T) {
-	s := boot(t)
+	p := needs.Systemd(t, "../../..")
+	t.Run("Debian 12", func(t *testing.T) { live(t, boot(t, p.Systemd, p.SystemdArchive)) })
+	t.Run("Debian 13", func(t *testing.T) { live(t, boot(t, p.Trixie, p.TrixieArchive)) })
+}
+
+func live(t *testing.T, s server) {
 	const (
 		site   = "/etc/eiffel/test"
 		unit   = "reconfigure-worker@etc-eiffel-test.service"
 		signed = "signed-by=" + folder + "/newer/eiffel.asc"
 	)
-	if out, err := s.Command(s.id, "sh", "-ec", "echo 'deb file:"+folder+"/older ./' >/etc/apt/sources.list.d/eiffel.list\n"+
-		"apt-get update --quiet").CombinedOutput(); err == nil || !strings.Contains(string(out), "is not signed") {
+	out, err := s.Command(s.id, "sh", "-ec", "echo 'deb file:"+folder+"/older ./' >/etc/apt/sources.list.d/eiffel.list\n"+
+		"apt-get update --quiet").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "is not signed") {
 		t.Errorf("apt takes an unsigned repository: %v\n%s", err, out)
 	}
 	s.from(t, "older", "trusted=yes")

@@ -30,8 +30,8 @@ func (r release) build(ctx context.Context, work, arch string) (string, error) {
 // from the commit.
 func (r release) check(info *debug.BuildInfo) error {
 	if want := "v" + r.version; info.Main.Version != want {
-		return fmt.Errorf("the program's version is %s, but must be %s: release a commit that has the tag %s, "+
-			"from a checkout without changes or untracked files", info.Main.Version, want, want)
+		return fmt.Errorf("the program's version is %s, but must be %s: release from a checkout without changes or "+
+			"untracked files, of a commit with no other tag", info.Main.Version, want)
 	}
 	return nil
 }

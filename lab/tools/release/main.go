@@ -60,6 +60,13 @@ func (r release) make(ctx context.Context) (err error) {
 	if _, err := os.Stat(dir); err == nil {
 		return fmt.Errorf("%s exists: remove it first", dir)
 	}
+	tags, err := r.run(ctx, "git", "tag", "--points-at", "HEAD")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(strings.Fields(tags), "v"+r.version) {
+		return fmt.Errorf("the commit has no tag v%s, from which the program gets its version: make the tag first", r.version)
+	}
 	seconds, err := r.run(ctx, "git", "log", "-1", "--format=%ct")
 	if err != nil {
 		return err
