@@ -22,6 +22,12 @@ build: ## build bin/reconfigure
 sbom: build ## write bin/reconfigure.cdx.json: the modules in bin/reconfigure (CycloneDX)
 	go tool -modfile=lab/tools/sbom/go.mod cyclonedx-gomod bin -json -std -noserial -output bin/reconfigure.cdx.json bin/reconfigure
 
+# It needs Debian's dpkg-deb, and the modules in Go's cache; with them, no network.
+ARCH ?= amd64,arm64
+.PHONY: release
+release: ## build dist/eiffel-VERSION: binaries, deb, rpm, apt repository (VERSION=0.3.0; KEY=…: sign with this key of GPG)
+	go run -C lab/tools/release . --checkout '$(CURDIR)' --version '$(VERSION)' --key '$(KEY)' --arch '$(ARCH)'
+
 .PHONY: tools
 tools: ## install what demo and test need: packages, Terraform and its provider, the image of the nodes
 	go run ./lab/tools/cmd/install
@@ -57,6 +63,7 @@ endif
 lint: verify ## gofmt, vet, staticcheck, checksums of modules, known vulnerabilities
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt wants changes in:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
+	go vet -C lab/tools/release ./...
 	go run $(STATICCHECK) ./...
 
 # The database of vulnerabilities is at vuln.go.dev. Without it only the checksums are checked.
@@ -187,4 +194,4 @@ microbench: ## run Go's benchmarks of single packages
 
 .PHONY: clean
 clean: ## remove what was built and installed in this checkout
-	rm -rf bin $(TOOLS)
+	rm -rf bin dist $(TOOLS)

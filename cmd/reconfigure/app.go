@@ -31,6 +31,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Flags: []cli.Flag{
 			&cli.PathFlag{Name: "dir", Value: ".", EnvVars: []string{"RECONFIGURE_DIR"}, Usage: dirUsage},
 			&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
+			outputFlag(),
 			worker,
 			&cli.BoolFlag{Name: "version", Usage: "print what this program was built from", DisableDefaultText: true},
 			cli.HelpFlag, // the library omits it where we have our own help command
@@ -56,6 +57,9 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			inventoryCommand(),
 			gateCommand(),
 			workerCommand(),
+			completionCommand(),
+			completeCommand(),
+			manCommand(),
 			versionCommand(),
 			helpCommand(),
 		),
@@ -132,11 +136,14 @@ func command(c cli.Command) *cli.Command {
 	c.HideHelpCommand = true // otherwise "help" and "h" would not work as names of nodes
 	// These flags may also stand before the command, where they have their defaults.
 	c.Flags = append(c.Flags, &cli.PathFlag{Name: "dir", Usage: dirUsage},
-		&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true})
+		&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true}, outputFlag())
 	c.Description = strings.Join(text.Wrap(c.Description, helpWidth), "\n")
 	c.Action = func(ctx *cli.Context) error {
 		if ctx.Command.ArgsUsage == "" && ctx.Args().Present() {
 			return usagef(ctx, "%s takes no argument, but got %q", c.Name, ctx.Args().Slice())
+		}
+		if _, err := outputFormat(ctx); err != nil { // before anything is done
+			return err
 		}
 		return action(ctx)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -72,14 +71,17 @@ func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]re
 }
 
 func showEvidence(c *cli.Context, nodes nodeset.NodeSet, kept []reconfigure.Evidence) error {
-	if wantsJSON(c) {
-		out := json.NewEncoder(c.App.Writer)
-		for _, e := range kept {
-			if err := out.Encode(e); err != nil {
-				return err
-			}
-		}
-		return nil
+	format, err := outputFormat(c)
+	if err != nil {
+		return err
 	}
-	return status.WriteEvidence(c.App.Writer, nodes, kept)
+	if format.ForPeople() {
+		return status.WriteEvidence(c.App.Writer, nodes, kept)
+	}
+	for _, e := range kept {
+		if err := format.Write(c.App.Writer, e, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -88,11 +88,16 @@ func exitCode(err error) int {
 	panic("the last row matches every error")
 }
 
-func exitTable() string {
-	var b strings.Builder
+// exitsInOrder returns the rows by their codes.
+func exitsInOrder() []exit {
 	rows := exits()
 	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
-	for _, e := range rows {
+	return rows
+}
+
+func exitTable() string {
+	var b strings.Builder
+	for _, e := range exitsInOrder() {
 		fmt.Fprintf(&b, "   %3d  %s\n", e.code, e.meaning)
 	}
 	return b.String()

@@ -27,12 +27,8 @@ func explainCommand() *cli.Command {
 			"nothing but the jobs that the journal keeps. It says which of them do not answer, and shows what is " +
 			"known. A wait is shown beside the median and the 95th percentile of the node's group in the newest " +
 			"requests. See docs/guides/why.md.",
-		Flags: []cli.Flag{outputFlag(), sinceFlag(standard), fullFlag()},
+		Flags: []cli.Flag{sinceFlag(standard), fullFlag()},
 		Action: func(c *cli.Context) error {
-			format, err := outputFormat(c)
-			if err != nil {
-				return err
-			}
 			subject, err := subjectOf(c.Args().Slice())
 			if err != nil {
 				return usagef(c, "%v", err)
@@ -49,7 +45,7 @@ func explainCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return format.Write(c.App.Writer, story, story.Table(time.Now()))
+				return showTable(c, story, story.Table(time.Now()))
 			})
 		},
 	})

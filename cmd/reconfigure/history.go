@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -71,13 +70,15 @@ func historyFilter(c *cli.Context, since string) (f explain.Filter, err error) {
 }
 
 func showLines(c *cli.Context, lines []explain.Line) error {
-	out := json.NewEncoder(c.App.Writer)
+	format, err := outputFormat(c)
+	if err != nil {
+		return err
+	}
 	for _, l := range lines {
-		var err error
-		if wantsJSON(c) {
-			err = out.Encode(l)
-		} else {
+		if format.ForPeople() {
 			_, err = fmt.Fprintln(c.App.Writer, l)
+		} else {
+			err = format.Write(c.App.Writer, l, nil)
 		}
 		if err != nil {
 			return err

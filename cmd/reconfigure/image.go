@@ -12,7 +12,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
-	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 func imageCommand() *cli.Command {
@@ -99,8 +98,10 @@ func imageListCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return show(c, images, func(w io.Writer) error {
-					width, _ := text.TerminalSize(w)
+				return showTable(c, images, func(w io.Writer, wide bool, width int) error {
+					if wide {
+						width = 0
+					}
 					return status.WriteImages(w, images, time.Now(), width)
 				})
 			})

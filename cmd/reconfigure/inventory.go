@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/client"
@@ -13,7 +15,7 @@ func inventoryCommand() *cli.Command {
 		Usage: "print Ansible's inventory of what is there",
 		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what " +
 			"the tool's own playbooks get. " +
-			"It comes from Terraform's state, and is JSON with or without --json.",
+			"It comes from Terraform's state, and is JSON unless --output names another format.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", DisableDefaultText: true,
 				Usage: "all groups and hosts, by Ansible's contract for inventory scripts"},
@@ -28,10 +30,10 @@ func inventoryCommand() *cli.Command {
 			}
 			return withAdapters(c, s, func(adapters *site.Adapters) error {
 				text, err := client.Inventory(c.Context, adapters)
-				if err == nil {
-					_, err = c.App.Writer.Write(text)
+				if err != nil {
+					return err
 				}
-				return err
+				return show(c, json.RawMessage(text), printing(string(text)))
 			})
 		},
 	})

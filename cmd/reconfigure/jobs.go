@@ -22,7 +22,7 @@ func jobsCommand() *cli.Command {
 			"the submission to the start; WHY is what a job waits for, or why it last did not get a node. " +
 			"See docs/guides/jobs.md.",
 		Flags: []cli.Flag{
-			outputFlag(), sinceFlag("1d, or all that is known where a job or an instance is named"),
+			sinceFlag("1d, or all that is known where a job or an instance is named"),
 			&cli.StringFlag{Name: "node", Usage: "only jobs that had one of the nodes `HOSTLIST`"},
 			&cli.StringFlag{Name: "instance", Usage: "only jobs that the instance with this `ID` served, or was made for"},
 			fullFlag(),
@@ -37,15 +37,17 @@ func jobsCommand() *cli.Command {
 	})
 }
 
+const reportName = "report"
+
 func reportCommand() *cli.Command {
 	const standard = "30d"
 	return command(cli.Command{
-		Name:  "report",
+		Name:  reportName,
 		Usage: "show the hours of instances by node group and by user: used, idle, booting, wasted",
 		Description: "It asks Slurm for its jobs, keeps them in the journal, and changes nothing else. The journal has " +
 			"jobs and instances for keep_days after their end. See docs/guides/jobs.md.",
 		Flags: []cli.Flag{
-			outputFlag(), sinceFlag(standard), &cli.StringFlag{Name: "group", Usage: "only of the node group `NAME`"},
+			sinceFlag(standard), &cli.StringFlag{Name: "group", Usage: "only of the node group `NAME`"},
 			fullFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -73,10 +75,6 @@ func showUsage(
 	c *cli.Context, ids []string, since string,
 	read func(site.Site, *journal.Journal, usage.Filter) (shown, error),
 ) error {
-	format, err := outputFormat(c)
-	if err != nil {
-		return err
-	}
 	pick, err := usage.ParseFilter(time.Now(), ids, c.String("node"), c.String("instance"), since)
 	if err != nil {
 		return usagef(c, "%v", err)
@@ -95,6 +93,6 @@ func showUsage(
 		if err != nil {
 			return err
 		}
-		return format.Write(c.App.Writer, what.value, what.table)
+		return showTable(c, what.value, what.table)
 	})
 }

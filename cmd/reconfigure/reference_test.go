@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,9 +36,7 @@ func exitReference() []byte {
 	b.WriteString(generated + "# Exit codes\n\n`make golden` writes this page from the program itself. " +
 		"[Failures](../guides/failures.md#exit-codes) says which class of\nfailure gives which code.\n\n" +
 		"| code | meaning |\n|---|---|\n")
-	rows := exits()
-	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
-	for _, row := range rows {
+	for _, row := range exitsInOrder() {
 		fmt.Fprintf(&b, "| %d | %s |\n", row.code, cell(row.meaning))
 	}
 	return b.Bytes()
@@ -67,7 +64,7 @@ func commandReference() []byte {
 
 func commandSection(b *bytes.Buffer, before string, c *cli.Command, everywhere map[string]bool) {
 	name := before + " " + c.Name
-	fmt.Fprintf(b, "\n## %s\n\n%s\n", strings.TrimPrefix(name, "reconfigure "), sentence(c.Usage))
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", strings.TrimPrefix(name, "reconfigure "), cell(sentence(c.Usage)))
 	if len(c.Subcommands) == 0 {
 		fmt.Fprintf(b, "\n    %s\n", strings.TrimSpace(name+" [options] "+c.ArgsUsage))
 	}
@@ -91,42 +88,14 @@ func optionTable(b *bytes.Buffer, flags []cli.Flag) {
 		if !documented {
 			continue
 		}
-		var names []string
-		for _, name := range f.Names() {
-			dashes := "--"
-			if len(name) == 1 {
-				dashes = "-"
-			}
-			names = append(names, dashes+name)
-		}
-		value, usage := placeholder(doc.GetUsage())
-		if doc.TakesValue() {
-			names[0] += " " + cmp.Or(value, "VALUE")
-		}
+		names, usage := flagNames(doc)
 		given := ""
 		if doc.TakesValue() {
 			given = strings.Trim(doc.GetDefaultText(), `"`)
-		}
-		if env := doc.GetEnvVars(); len(env) > 0 {
-			usage += " (environment: " + strings.Join(env, ", ") + ")"
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", strings.Join(names, "`, `"), cell(usage), cell(given))
 	}
 }
 
-// placeholder returns the name of a flag's value, which is in back quotes in the flag's usage, and the usage without
-// the quotes.
-func placeholder(usage string) (name, without string) {
-	before, rest, found := strings.Cut(usage, "`")
-	name, after, closed := strings.Cut(rest, "`")
-	if !found || !closed {
-		return "", usage
-	}
-	return name, before + name + after
-}
-
 // cell returns text for a table's cell.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
-
-// sentence turns a command's short description into a sentence.
-func sentence(usage string) string { return strings.ToUpper(usage[:1]) + cell(usage[1:]) + "." }

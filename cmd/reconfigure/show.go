@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -26,12 +25,48 @@ func verboseFlag(when string) cli.Flag {
 		Usage: when + "show each step of Terraform and Ansible, too"}
 }
 
-// show prints a value: as JSON with --json, otherwise with write, for people.
-func show(c *cli.Context, value any, write func(io.Writer) error) error {
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(value)
+func outputFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:    "output",
+		Aliases: []string{"o"},
+		Usage: "print results as `FORMAT`: table, wide (all columns, and a line for everything), json, yaml or, for " +
+			"report, csv",
+		DefaultText: "table",
 	}
-	return write(c.App.Writer)
+}
+
+// outputFormat returns the format of results: --output after the command, otherwise before it; --json selects one of
+// them too.
+func outputFormat(c *cli.Context) (status.Format, error) {
+	name, given := "", false
+	for _, level := range c.Lineage() {
+		if given = level.IsSet("output"); given {
+			name = level.String("output")
+			break
+		}
+	}
+	format, err := status.ParseFormat(name, given, wantsJSON(c))
+	if err == nil && format == status.FormatCSV && c.Command.Name != reportName {
+		err = fmt.Errorf("only %s has the output format csv", reportName)
+	}
+	if err != nil {
+		return "", usagef(c, "%v", err)
+	}
+	return format, nil
+}
+
+// show prints a value in the requested format; for people, it prints what write writes.
+func show(c *cli.Context, value any, write func(io.Writer) error) error {
+	return showTable(c, value, func(w io.Writer, _ bool, _ int) error { return write(w) })
+}
+
+// showTable is show for values that people see in a table.
+func showTable(c *cli.Context, value any, table status.Table) error {
+	format, err := outputFormat(c)
+	if err != nil {
+		return err
+	}
+	return format.Write(c.App.Writer, value, table)
 }
 
 // printing returns a function that prints these words as fmt.Fprint does.

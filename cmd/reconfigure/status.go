@@ -27,7 +27,6 @@ func statusCommand() *cli.Command {
 			"HOSTLIST and the filters pick is shown; where there are several, " +
 			"it must pass each of them. docs/reference/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
-			outputFlag(),
 			&cli.StringSliceFlag{Name: "group", Usage: "only nodes of the node group `NAME`; may be repeated, or have commas"},
 			&cli.StringSliceFlag{Name: "state",
 				Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down"},
@@ -39,10 +38,6 @@ func statusCommand() *cli.Command {
 			fullFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			format, err := outputFormat(c)
-			if err != nil {
-				return err
-			}
 			picked, err := filterOf(c)
 			if err != nil {
 				return err
@@ -57,7 +52,7 @@ func statusCommand() *cli.Command {
 			}
 			report = report.Only(picked)
 			problem := s.CloudConfigured() // printed below with its fix
-			err = format.Write(c.App.Writer, report, func(w io.Writer, wide bool, width int) error {
+			err = showTable(c, report, func(w io.Writer, wide bool, width int) error {
 				return report.Write(w, status.Layout{
 					Now: time.Now(), Wide: wide, Width: max(width, status.TableWidth),
 					Verbose: c.Bool("verbose"), CloudTold: problem != nil,
@@ -66,24 +61,6 @@ func statusCommand() *cli.Command {
 			return errors.Join(err, problem)
 		},
 	})
-}
-
-func outputFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name:        "output",
-		Aliases:     []string{"o"},
-		Usage:       "`FORMAT` is table, wide (all columns, and a line for everything), json or yaml",
-		DefaultText: "table",
-	}
-}
-
-// outputFormat returns the requested format; --json, which all commands have, selects one of them.
-func outputFormat(c *cli.Context) (status.Format, error) {
-	format, err := status.ParseFormat(c.String("output"), c.IsSet("output"), wantsJSON(c))
-	if err != nil {
-		return "", usagef(c, "%v", err)
-	}
-	return format, nil
 }
 
 // filterOf checks the parts of the filter that need no cluster.

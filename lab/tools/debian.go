@@ -16,7 +16,8 @@ func debianPackages() []string {
 		"ansible-core", "openssh-client", "openssh-server",
 		"mmdebstrap", "util-linux", "tar", "procps",
 		"postgresql",
-		"systemd", // checks the unit file; it does not run
+		"systemd",                              // checks the unit file; it does not run
+		"bash", "fish", "man-db", "rpm", "zsh", // check what a release has
 	}
 }
 

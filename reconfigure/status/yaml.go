@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// WriteYAML writes a value with the keys of its JSON, in the same order, so that only the JSON tags name the fields.
+// WriteYAML writes a value with the keys of its JSON, in the same order, so that only the JSON tags name the fields. The
+// value is a YAML document of its own.
 func WriteYAML(w io.Writer, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -19,6 +20,9 @@ func WriteYAML(w io.Writer, value any) error {
 	tokens.UseNumber() // an id must not become a floating-point number
 	node, err := yamlNode(tokens)
 	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "---\n"); err != nil { // commands may print several values
 		return err
 	}
 	out := yaml.NewEncoder(w)

@@ -145,6 +145,29 @@ func (r Report) MarshalJSON() ([]byte, error) {
 	}{r.Since, r.Until, rows(r.Groups, r.Instances), rows(r.Users, nil)})
 }
 
+// Rows returns the hours of MarshalJSON's groups and users as a header and records; the column of says which they are
+// of.
+func (r Report) Rows() [][]string {
+	records := [][]string{{
+		"of", "name", "instances", "total_hours", "used_hours", "idle_hours", "booting_hours", "wasted_hours",
+	}}
+	add := func(of string, list []row) {
+		for _, x := range list {
+			record := []string{of, x.Name, ""}
+			if of == "group" {
+				record[2] = strconv.Itoa(x.Instances)
+			}
+			for _, h := range []float64{x.Total, x.Used, x.Idle, x.Booting, x.Wasted} {
+				record = append(record, strconv.FormatFloat(h, 'f', -1, 64))
+			}
+			records = append(records, record)
+		}
+	}
+	add("group", rows(r.Groups, r.Instances))
+	add("user", rows(r.Users, nil))
+	return records
+}
+
 // Write writes the report as two tables.
 func (r Report) Write(w io.Writer, _ bool, width int) error {
 	if _, err := fmt.Fprintf(w, "instance hours from %s to %s\n", clock(r.Since), clock(r.Until)); err != nil {

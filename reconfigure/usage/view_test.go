@@ -2,6 +2,7 @@ package usage
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -184,5 +185,26 @@ func TestVanished(t *testing.T) {
 	}
 	if nodes := nodeset.Of("n1"); !got[0].Nodes.Equal(nodes) {
 		t.Error(got[0].Nodes)
+	}
+}
+
+// TestTheReportHasTheSameHoursInCSV compares CSV with JSON.
+func TestTheReportHasTheSameHoursInCSV(t *testing.T) {
+	report := Report{
+		Groups:    map[string]Hours{"standard": {Used: 90 * time.Minute, Idle: time.Hour}},
+		Instances: map[string]int{"standard": 2},
+		Users:     map[string]Hours{"ada, count": {Used: 90 * time.Minute}, Nobody: {Idle: time.Hour}},
+	}
+	var got strings.Builder
+	if err := csv.NewWriter(&got).WriteAll(report.Rows()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `of,name,instances,total_hours,used_hours,idle_hours,booting_hours,wasted_hours
+group,standard,2,2.5,1.5,1,0,0
+user,"ada, count",,1.5,1.5,0,0,0
+user,,,1,0,1,0,0
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Error(diff)
 	}
 }

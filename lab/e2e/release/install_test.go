@@ -1,0 +1,168 @@
+package release_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
+)
+
+// patience is the limit of each wait.
+const patience = 5 * time.Minute
+
+// server is a machine with Debian's packages that a control host needs, and the releases.
+type server struct {
+	*machine.Host
+	id string
+}
+
+// The releases are in this folder of a machine.
+const folder = "/srv/releases"
+
+// boot boots a machine of a base with the packages of an archive.
+func boot(t *testing.T, base, archive string) server {
+	t.Helper()
+	files, err := image.Archive(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, dir := range map[string]string{"older": releases.older, "newer": releases.newer} {
+		for _, name := range list(t, dir) {
+			content, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[folder+"/"+version+"/"+name] = string(content)
+		}
+	}
+	declaration, err := os.ReadFile("../../../group_vars/all.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["/srv/all.yml"] = string(declaration)
+	dir := t.TempDir()
+	images, err := image.NewStore(filepath.Join(dir, "images"), base)
+	if err == nil {
+		err = images.Add("host", files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := machine.New(machine.Config{
+		Name: "release", Dir: filepath.Join(dir, "machines"), Gateway: netip.MustParsePrefix("10.80.0.1/24"),
+		Images: images, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := server{host, "00000000-0000-4000-8000-000000000001"}
+	if err := host.Boot(t.Context(), labcloud.Machine{
+		ID: s.id, Name: "host", ImageID: "host",
+		Addresses: []labcloud.Address{{
+			MAC: "fa:16:3e:00:00:01", Prefix: netip.MustParsePrefix("10.80.0.2/24"),
+			Gateway: netip.MustParseAddr("10.80.0.1"),
+		}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "systemctl is-system-running | grep -qE 'running|degraded'")
+	return s
+}
+
+// sh runs a script in the machine as root, and returns what it prints.
+func (s server) sh(t *testing.T, script string) string {
+	t.Helper()
+	out, err := s.Command(s.id, "sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// eventually runs a script until it succeeds.
+func (s server) eventually(t *testing.T, script string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		out, err := s.Command(s.id, "sh", "-ec", script).CombinedOutput()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v\n%s\n%s", script, err, out, s.sh(t, "journalctl --no-pager --lines 50"))
+		}
+	}
+}
+
+// from makes apt use the repository of a release, and installs the package.
+func (s server) from(t *testing.T, release, options string) string {
+	t.Helper()
+	return s.sh(t, fmt.Sprintf("echo 'deb [%s] file:%s/%s ./' >/etc/apt/sources.list.d/eiffel.list\n"+
+		"export DEBIAN_FRONTEND=noninteractive; apt-get update --quiet && apt-get install --yes --quiet eiffel",
+		options, folder, release))
+}
+
+// TestTheLifeOfThePackage installs the package for Debian, has its unit run a worker of a site, and upgrades, removes
+// and purges it. All dependencies are Debian's packages.
+func TestTheLifeOfThePackage(t *testing.T) {
+	p := needs.Systemd(t, "../../..")
+	t.Run("Debian 12", func(t *testing.T) { live(t, boot(t, p.Systemd, p.SystemdArchive)) })
+	t.Run("Debian 13", func(t *testing.T) { live(t, boot(t, p.Trixie, p.TrixieArchive)) })
+}
+
+func live(t *testing.T, s server) {
+	const (
+		site   = "/etc/eiffel/test"
+		unit   = "reconfigure-worker@etc-eiffel-test.service"
+		signed = "signed-by=" + folder + "/newer/eiffel.asc"
+	)
+	out, err := s.Command(s.id, "sh", "-ec", "echo 'deb file:"+folder+"/older ./' >/etc/apt/sources.list.d/eiffel.list\n"+
+		"apt-get update --quiet").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "is not signed") {
+		t.Errorf("apt takes an unsigned repository: %v\n%s", err, out)
+	}
+	s.from(t, "older", "trusted=yes")
+	if got := s.sh(t, "dpkg --verify eiffel; reconfigure --version"); !strings.HasPrefix(got, "reconfigure v"+older+" ") {
+		t.Errorf("after the installation: %s", got)
+	}
+	if got := s.sh(t, "getent passwd eiffel | cut -d : -f 6-; getent shadow eiffel | cut -d : -f 2; "+
+		"stat --format '%U' /var/lib/eiffel"); got != "/var/lib/eiffel:/bin/bash\n*\neiffel" {
+		t.Errorf("the user: %s", got)
+	}
+
+	s.sh(t, "install -d -o eiffel -g eiffel "+site+" "+site+"/group_vars\n"+
+		"install -o eiffel -g eiffel -m 644 /srv/all.yml "+site+"/group_vars/all.yml\n"+
+		"systemctl enable --now "+unit)
+	s.eventually(t, "test -e "+site+"/state/journal.db")
+	// polkit lets the user start the service, and nothing else.
+	s.sh(t, "systemctl stop "+unit+"\nrunuser -u eiffel -- systemctl start --no-ask-password "+unit)
+	s.sh(t, "! runuser -u eiffel -- systemctl stop --no-ask-password "+unit)
+
+	s.from(t, "newer", signed)
+	if got := s.sh(t, "reconfigure --version"); !strings.HasPrefix(got, "reconfigure v"+newer+" ") {
+		t.Errorf("after the upgrade: %s", got)
+	}
+	const running = "cmp /usr/bin/reconfigure /proc/$(systemctl show --value --property MainPID " + unit + ")/exe"
+	s.eventually(t, running)
+
+	if got := s.sh(t, "apt-get remove --yes --quiet eiffel"); !strings.Contains(got, "the sites in /etc/eiffel") {
+		t.Errorf("the removal does not say what stays:\n%s", got)
+	}
+	s.sh(t, "! systemctl is-active --quiet "+unit+"; ! test -e /usr/bin/reconfigure; test -e "+site+"/state/journal.db")
+	s.sh(t, "apt-get purge --yes --quiet eiffel")
+	s.sh(t, "test -e "+site+"/state/journal.db; getent passwd eiffel; ! test -L "+
+		"/etc/systemd/system/multi-user.target.wants/"+unit+"; ! dpkg-query --show eiffel")
+}
