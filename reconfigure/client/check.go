@@ -106,7 +106,7 @@ func localFacts(s site.Site) check.Facts {
 	files := map[string]check.Role{
 		s.Dir:                                check.Checkout,
 		s.File("bin", "reconfigure"):         check.Executable,
-		s.File(config.File):                  check.Declaration,
+		s.DeclarationFile():                  check.Declaration,
 		s.Cluster.PrivateKeyFile:             check.PrivateKey,
 		s.StateFile():                        check.StateDirectory,
 		s.StateFile("journal.db"):            check.JournalFile,
