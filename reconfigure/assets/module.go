@@ -1,6 +1,7 @@
 package assets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Module struct {
 // Put writes the files. If it is killed, a file is left with which Terraform refuses to run in the folder, also for
 // an administrator; the next call completes the folder. Put changes no file that it did not write: it returns an error
 // for a file in its way, and for files of Terraform that belong into Own. It may be retried. Only one process at a
-// time may call it, and none may run Terraform in the folder meanwhile.
+// time may call it. Terraform may run in the folder meanwhile if only files in Own have changed.
 func (m Module) Put(ctx context.Context) error {
 	if err := m.put(ctx); err != nil {
 		return fmt.Errorf("write the root module to %s: %w", m.Dir, err)
@@ -82,13 +83,16 @@ func (m Module) put(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(changes) > 1 {
+	if len(changes) > 1 && m.concernProgram(changes) {
 		changes[unready] = nil // it is removed last
 		if err := m.write(unready, entry{text: unreadyText}); err != nil {
 			return err
 		}
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(changes), lastUnready) {
+	// Removals come last: with a file twice under two names, Terraform refuses to run.
+	for _, name := range slices.SortedFunc(maps.Keys(changes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a, changes), rank(b, changes)), cmp.Compare(a, b))
+	}) {
 		if is := changes[name]; is != nil {
 			err = m.write(name, *is)
 		} else {
@@ -102,15 +106,25 @@ func (m Module) put(ctx context.Context) error {
 	return nil
 }
 
-// lastUnready compares names: unready is the last.
-func lastUnready(a, b string) int {
+// rank returns the order of a change: files that are written, those that are removed, unready.
+func rank(name string, changes map[string]*entry) int {
 	switch {
-	case a == unready:
+	case name == unready:
+		return 2
+	case changes[name] == nil:
 		return 1
-	case b == unready:
-		return -1
 	}
-	return strings.Compare(a, b)
+	return 0
+}
+
+// concernProgram reports whether some changes concern more than links to the site's own files.
+func (m Module) concernProgram(changes map[string]*entry) bool {
+	for name := range changes {
+		if _, link := m.Links[name]; !link && !strings.HasPrefix(name, ownPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // write replaces a file of the folder atomically.

@@ -121,20 +121,27 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestAnOwnFileAppearsAtOnce adds one file of the site's: Terraform, which may run meanwhile, must not be refused.
-func TestAnOwnFileAppearsAtOnce(t *testing.T) {
+// TestOwnFilesChangeWhileTerraformRuns: Terraform must not be refused.
+func TestOwnFilesChangeWhileTerraformRuns(t *testing.T) {
 	site := t.TempDir()
 	m := moduleOf(site)
+	writeAll(t, site, 0o644, map[string]string{"terraform/a.tf": ""})
 	check(t, m.Put(t.Context()))
-	writeAll(t, site, 0o644, map[string]string{"terraform/dns.tf": ""})
+	check(t, os.Remove(filepath.Join(site, "terraform", "a.tf")))
+	writeAll(t, site, 0o644, map[string]string{"terraform/dns.tf": "", "terraform/volumes.tf": ""})
 	step = func() {
 		if _, err := os.Stat(filepath.Join(m.Dir, unready)); err == nil {
 			t.Error("Terraform would have been refused")
 		}
+		if _, err := os.Lstat(filepath.Join(m.Dir, "site_a.tf")); err != nil {
+			if _, err := os.Lstat(filepath.Join(m.Dir, "site_volumes.tf")); err != nil {
+				t.Error("the former file was removed before the new ones were there")
+			}
+		}
 	}
 	defer func() { step = func() {} }()
 	check(t, m.Put(t.Context()))
-	if diff := cmp.Diff(wholeModule("dns.tf"), content(t, m.Dir)); diff != "" {
+	if diff := cmp.Diff(wholeModule("dns.tf", "volumes.tf"), content(t, m.Dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

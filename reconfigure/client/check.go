@@ -25,7 +25,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
-	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
@@ -150,8 +149,16 @@ type variables struct {
 
 // readVariables reads them in Ansible's order: the role's defaults first.
 func readVariables(s site.Site) (v variables, err error) {
+	const defaults = "ansible/roles/nfs/defaults/main.yml"
+	text, err := s.ProgramFile(defaults)
+	if err == nil {
+		err = yaml.Unmarshal(text, &v)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return v, fmt.Errorf("%s: %w", defaults, err)
+	}
 	for _, file := range []string{
-		s.File("ansible", "roles", "nfs", "defaults", "main.yml"), s.File(config.File), s.File("group_vars", "cluster.yml"),
+		s.DeclarationFile(), s.File("group_vars", "cluster.yml"), s.File("ansible", "group_vars", "cluster.yml"),
 	} {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -314,6 +314,10 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	if _, err := a.Driver(ctx, reconfigure.DefaultShard); err != nil {
 		return operation.Deps{}, err
 	}
+	playbooks, err := a.playbooks(ctx)
+	if err != nil {
+		return operation.Deps{}, err
+	}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner {
 			d, err := a.Driver(ctx, shard)
@@ -325,9 +329,9 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Cloud:      cloud,
 		Quota:      cloud,
 		Images:     cloud,
-		Cleaner:    a.Site.playbooks(),
+		Cleaner:    playbooks,
 		Waiter:     a.waiter(cloud),
-		Configurer: a.Site.playbooks(),
+		Configurer: playbooks,
 		Starter:    starter{a.Site},
 		Sums:       a.Journal,
 		Recorder:   eventsAndEvidence{recorder, a.Journal},
@@ -420,6 +424,9 @@ func (s Site) NodeMap(log *journal.Journal) terraform.NodeMap {
 
 // Adopt imports the data in this host's files that the journal never had.
 func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
+	if err := os.MkdirAll(s.NodeMap(log).Dir, 0o755); err != nil { // a new site folder
+		return err
+	}
 	if err := s.identify(ctx, log); err != nil {
 		return err
 	}
@@ -429,13 +436,8 @@ func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
 	return s.KnownHosts(log).Adopt(ctx)
 }
 
-// RootModule returns the folder of the root module of the declared kind of cloud.
+// RootModule returns the folder of the root module of the declared kind of cloud, in which Terraform runs.
 func (s Site) RootModule() string { return s.File("terraform", s.Provider.Name) }
-
-// playbooks returns a Runner that writes Ansible's output to a separate log.
-func (s Site) playbooks() *ansible.Runner {
-	return ansible.New(ansible.Config{Dir: s.Dir, Env: Environment(os.Environ()), Log: appender{s, "ansible.log"}})
-}
 
 // KnownHosts returns the file of the nodes' host keys, which is updated from the journal. Without a journal the file
 // does not change.
