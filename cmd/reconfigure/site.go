@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
@@ -19,7 +20,7 @@ func siteOf(c *cli.Context) (site.Site, error) {
 	}
 	s, err := site.Open(directory(c))
 	var file *fs.PathError
-	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
+	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) && filepath.Base(file.Path) == filepath.Base(config.File) {
 		dir := filepath.Dir(filepath.Dir(file.Path))
 		return s, usagef(c, "there is neither all.yml nor group_vars/all.yml in %s, so this is no cluster directory: change "+
 			"into one, name it by --dir or RECONFIGURE_DIR, or make one by `reconfigure init`", dir)

@@ -102,9 +102,13 @@ func localFacts(s site.Site) check.Facts {
 	if err != nil {
 		unknown("the authorized keys", err)
 	}
+	command, err := s.Command()
+	if err != nil {
+		unknown("this program", err)
+	}
 	files := map[string]check.Role{
 		s.Dir:                                check.Checkout,
-		s.File("bin", "reconfigure"):         check.Executable,
+		command:                              check.Executable,
 		s.DeclarationFile():                  check.Declaration,
 		s.Cluster.PrivateKeyFile:             check.PrivateKey,
 		s.StateFile():                        check.StateDirectory,
@@ -435,7 +439,11 @@ func askTerraform(ctx context.Context, a *site.Adapters, g *gatherer) {
 		return // it is downloaded when it is first needed
 	}
 	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {
-		out, err := output(ctx, a, a.Site.RootModule(), binary, "version", "-json")
+		dir := a.Site.RootModule()
+		if !exists(dir) { // a new site folder
+			dir = a.Site.Dir
+		}
+		out, err := output(ctx, a, dir, binary, "version", "-json")
 		if err != nil {
 			return nil, err
 		}

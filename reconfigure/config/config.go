@@ -54,6 +54,14 @@ func Load(dir string) (reconfigure.Cluster, error) {
 	return cluster, nil
 }
 
+// Check checks the text of a declaration for the cluster directory dir. It returns nil or a *Problems.
+func Check(dir string, text []byte) error {
+	if _, problems := parse(dir, text); len(problems) > 0 {
+		return &problems
+	}
+	return nil
+}
+
 // parse is Load for the content of the file. With any problem, the Cluster is the zero value.
 func parse(dir string, data []byte) (reconfigure.Cluster, Problems) {
 	r := report{file: Name(dir)}

@@ -386,6 +386,9 @@ func (u unopened) Adopt(
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
 func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {
+	if a.reads && !exists(a.Site.RootModule()) { // a new site folder
+		return nil, terraform.ErrNotInitialized
+	}
 	return terraform.Open(ctx, terraform.Config{
 		Dir:         a.Site.RootModule(),
 		Workspace:   shard,

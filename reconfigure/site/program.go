@@ -14,8 +14,8 @@ import (
 // A cluster directory is a checkout, which has the program's files itself, or a site folder, which has none: their
 // files are in the binary.
 
-// Checkout reports whether the cluster directory is a checkout: it has the playbooks.
-func (s Site) Checkout() bool { return exists(s.File("ansible", "site.yml")) }
+// Checkout reports whether the cluster directory is a checkout: it has the playbooks or Slurm's scripts.
+func (s Site) Checkout() bool { return exists(s.File("ansible", "site.yml")) || exists(s.File("slurmscripts")) }
 
 // programs is the folder of the unpacked versions.
 func (s Site) programs() string { return s.StateFile("program") }
@@ -71,6 +71,16 @@ func (s Site) RootModuleUpToDate() error {
 	return err
 }
 
+// Command returns the path of the program that Slurm's keys may run on a control host: bin/reconfigure in the cluster
+// directory; for a site folder without that, the running program.
+func (s Site) Command() (string, error) {
+	path := s.File("bin", "reconfigure")
+	if s.Checkout() || exists(path) {
+		return path, nil
+	}
+	return os.Executable()
+}
+
 // playbooks returns a Runner that writes Ansible's output to a separate log. For a site folder it unpacks the playbooks;
 // adapters that only read return ErrOutdated instead.
 func (a *Adapters) playbooks(ctx context.Context) (*ansible.Runner, error) {
@@ -80,10 +90,8 @@ func (a *Adapters) playbooks(ctx context.Context) (*ansible.Runner, error) {
 		return ansible.New(c), nil
 	}
 	var err error
-	if c.Command = s.File("bin", "reconfigure"); !exists(c.Command) {
-		if c.Command, err = os.Executable(); err != nil {
-			return nil, err
-		}
+	if c.Command, err = s.Command(); err != nil {
+		return nil, err
 	}
 	if a.reads {
 		found := false
