@@ -48,12 +48,15 @@ partitions:
 		quoted(n.LoginUser), key, quoted(n.Flavors[0]), quoted(n.Flavors[1]))
 }
 
-// plainText matches text that no YAML reads as another type.
-var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*[-_./][A-Za-z0-9._/-]*[A-Za-z0-9]$`)
+// plainText matches text that needs no quotes, unless otherType matches.
+var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._/-]*$`)
+
+// otherType matches plain text that some YAML reads as another type.
+var otherType = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
 
 // quoted returns a text for YAML, in quotes unless it is plain for certain.
 func quoted(text string) string {
-	if plainText.MatchString(text) {
+	if plainText.MatchString(text) && !otherType.MatchString(text) {
 		return text
 	}
 	return strconv.Quote(text)
@@ -95,6 +98,18 @@ func ignored() string {
 // ErrSiteExists is the error for a folder that has a declaration.
 var ErrSiteExists = errors.New("it has a declaration already")
 
+// CheckNewSite returns an ErrSiteExists if a folder has a declaration.
+func CheckNewSite(dir string) error {
+	for _, name := range []string{config.SiteFile, config.File} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("%s: %w: %s", dir, ErrSiteExists, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // step is called before each change of the file system, for tests.
 var step = func() {}
 
@@ -102,15 +117,15 @@ var step = func() {}
 // killed call leaves none, and may be repeated. Files that are there stay as they are: their names are returned. If the
 // values do not give a valid declaration, the error is a *config.Problems, and nothing is written.
 func MakeSite(dir string, n NewSite) (kept []string, err error) {
-	for _, name := range []string{config.SiteFile, config.File} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, fmt.Errorf("%s: %w: %s", dir, ErrSiteExists, name)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+	if err := CheckNewSite(dir); err != nil {
+		return nil, err
 	}
 	declaration := n.Declaration()
-	if err := config.Check(dir, []byte(declaration)); err != nil {
+	there := dir
+	for !exists(there) && there != "/" { // its owner is that of the new folder
+		there = filepath.Dir(there)
+	}
+	if err := config.Check(there, []byte(declaration)); err != nil {
 		return nil, err
 	}
 	step()
@@ -152,6 +167,9 @@ func writeNew(path, text string) error {
 	}
 	step()
 	err = os.Link(file.Name(), path) // unlike a rename, this fails if the file exists
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%w: %s", ErrSiteExists, path)
+	}
 	step()
 	return err
 }

@@ -15,7 +15,9 @@ import (
 // files are in the binary.
 
 // Checkout reports whether the cluster directory is a checkout: it has the playbooks or Slurm's scripts.
-func (s Site) Checkout() bool { return exists(s.File("ansible", "site.yml")) || exists(s.File("slurmscripts")) }
+func (s Site) Checkout() bool {
+	return exists(s.File("ansible", "site.yml")) || exists(s.File("slurmscripts"))
+}
 
 // programs is the folder of the unpacked versions.
 func (s Site) programs() string { return s.StateFile("program") }
