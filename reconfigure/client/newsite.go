@@ -29,8 +29,8 @@ func (n NewSite) Declaration() string {
 	if n.PublicKey != "" {
 		key = fmt.Sprintf("key_pair: {public_key: %s}\n", quoted(n.PublicKey))
 	}
-	return fmt.Sprintf(`# The declaration of the cluster. `+"`reconfigure status`"+` checks it; docs/reference/declaration.md has all keys.
-cluster_name: %s
+	return fmt.Sprintf("# The declaration of the cluster. `reconfigure status` checks it; docs/reference/declaration.md has "+
+		"all keys.\n"+`cluster_name: %s
 cloud: %s
 control_host: {address: %s}
 control_node: {image: %s, flavor: %s, network: %s}
@@ -70,7 +70,7 @@ const readmeOfSite = `# The Slurm cluster %s
 |---|---|
 | all.yml | yours; reconfigure changes only min_nodes in it, and says so |
 | terraform/*.tf | yours: further resources |
-| ansible/roles, ansible/files/site, ansible/group_vars | yours: the roles site_control and site_compute, files and variables for the nodes |
+| ansible/ | yours: the roles site_control and site_compute, files/site for the nodes, group_vars |
 | clouds.yaml | yours, secret |
 | state/, terraform/*/, inventory.json | reconfigure's: journal, logs, the program's files, Terraform's states |
 
@@ -83,14 +83,11 @@ Back up state/ and the states of Terraform: they are not in git.
 
 // ignored returns .gitignore.
 func ignored() string {
-	lines := []string{
-		"# what is secret", "/clouds.yaml", "/secure.yaml", "/libvirt.yaml", "/vsphere.yaml", "/vsphere.p*", "/machines.yaml",
-		"*.tfstate", "*.tfstate.*", "/state/",
-	}
-	lines = append(lines, "# what is local", "/.reconfigure.json", "/inventory.json", "/bin/", ".terraform/")
-	for _, dir := range site.Modules() {
+	lines := []string{"# secret or local; clouds.yaml and the like are secret", "/*.yaml", "/state/", "/bin/",
+		"/inventory.json", "/.reconfigure.json", "/.all.yml*", ".terraform/", "*.tfstate", "*.tfstate.*"}
+	for _, kind := range site.Kinds() {
 		// Terraform's checksums of its providers may be kept in git.
-		lines = append(lines, "/"+dir+"/*", "!/"+dir+"/.terraform.lock.hcl")
+		lines = append(lines, "/"+kind+".*", "/terraform/"+kind+"/*", "!/terraform/"+kind+"/.terraform.lock.hcl")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -47,8 +47,8 @@ func (s Site) rootModule() assets.Module {
 	return m
 }
 
-// PutRootModule writes the root module's files for a site folder; else it does nothing. Only the holder of the lease may
-// call it. It may be called before each plan, and retried.
+// PutRootModule writes the root module's files for a site folder; else it does nothing. Only the holder of the lease
+// may call it. It may be called before each plan, and retried.
 func (s Site) PutRootModule(ctx context.Context) error {
 	if s.Checkout() || s.Provider.Existing {
 		return nil
@@ -57,11 +57,11 @@ func (s Site) PutRootModule(ctx context.Context) error {
 }
 
 // ErrOutdated is the error of a call that only reads and needs files of the program that are not in the site folder.
-var ErrOutdated = errors.New("the files of this version of reconfigure are not in the cluster directory yet; the next " +
-	"request, such as `reconfigure deploy`, puts them there")
+var ErrOutdated = errors.New("the files of this version of reconfigure are not in the cluster directory yet; the " +
+	"next request, such as `reconfigure deploy`, puts them there")
 
-// RootModuleUpToDate returns ErrOutdated if Terraform has run with another version's root module, or with other files of
-// the site.
+// RootModuleUpToDate returns ErrOutdated if Terraform has run with another version's root module, or with other files
+// of the site.
 func (s Site) RootModuleUpToDate() error {
 	if s.Checkout() || s.Provider.Existing || !exists(filepath.Join(s.RootModule(), ".terraform")) {
 		return nil
@@ -83,8 +83,8 @@ func (s Site) Command() (string, error) {
 	return os.Executable()
 }
 
-// playbooks returns a Runner that writes Ansible's output to a separate log. For a site folder it unpacks the playbooks;
-// adapters that only read return ErrOutdated instead.
+// playbooks returns a Runner that writes Ansible's output to a separate log. For a site folder it unpacks the
+// playbooks; adapters that only read return ErrOutdated instead.
 func (a *Adapters) playbooks(ctx context.Context) (*ansible.Runner, error) {
 	s := a.Site
 	c := ansible.Config{Dir: s.Dir, Env: Environment(os.Environ()), Log: appender{s, "ansible.log"}}
