@@ -57,6 +57,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			inventoryCommand(),
 			gateCommand(),
 			workerCommand(),
+			initCommand(),
 			completionCommand(),
 			completeCommand(),
 			manCommand(),
@@ -70,7 +71,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 }
 
 const (
-	dirUsage  = "the cluster's `DIRECTORY`: the checkout with group_vars/all.yml"
+	dirUsage  = "the cluster's `DIRECTORY`: a site folder with all.yml, or a checkout"
 	jsonUsage = "print results, and on standard error progress and errors, as JSON, one value a line"
 
 	helpWidth = 100 // characters of a description's lines

@@ -59,8 +59,8 @@ var arrows = map[string]string{
 	"cloud/vsphere":           ". nodeset sleep cloud cloud/placement",
 	"cloud/machines":          ". nodeset cloud process",
 	"ssh":                     ". nodeset sleep batcher",
-	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check slurmconf " +
-		"terraform ansible slurm ssh sitefiles cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
+	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
+		"slurmconf terraform ansible slurm ssh sitefiles assets cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +

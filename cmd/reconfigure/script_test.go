@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 // to testscript's:
 //
 //	cluster                  makes a cluster directory here, and a cloud for it, whose servers are not real machines
+//	site                     makes a site folder instead of a checkout
+//	cloud                    makes only the cloud, and its clouds.yaml here
 //	declare OLD NEW          replaces text in its declaration
 //	fault KIND CALL          orders a fault for every such call: see labcloud.Kind
 //	clear                    ends all faults, so that hanging calls continue
@@ -62,7 +64,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"cluster": script(makeCluster), "declare": script(declare),
+			"cluster": script(makeCluster), "site": script(makeSite), "cloud": script(makeCloud), "declare": script(declare),
 			"fault": script(
 				orderFault,
 			), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),

@@ -23,6 +23,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
@@ -47,7 +48,29 @@ const scriptPatience = 5 * time.Minute
 func makeCluster(ts *testscript.TestScript, _ []string) error {
 	installed, err := labOf(ts).makeCluster()
 	ts.Setenv("TF_CLI_CONFIG_FILE", installed.TerraformRC)
+	ts.Setenv("TERRAFORM", installed.Terraform)
 	return err
+}
+
+// makeSite makes a site folder: a cluster directory that has none of the program's files.
+func makeSite(ts *testscript.TestScript, _ []string) error {
+	if err := makeCluster(ts, nil); err != nil {
+		return err
+	}
+	work := labOf(ts).work
+	return errors.Join(
+		os.Rename(filepath.Join(work, "group_vars", "all.yml"), filepath.Join(work, "all.yml")),
+		os.Remove(filepath.Join(work, "group_vars")), os.Remove(filepath.Join(work, "slurmscripts")),
+		os.RemoveAll(filepath.Join(work, "terraform")), os.Mkdir(filepath.Join(work, "terraform"), 0o755))
+}
+
+// makeCloud makes a cloud with its clouds.yaml, and no cluster directory.
+func makeCloud(ts *testscript.TestScript, _ []string) error {
+	lab := labOf(ts)
+	if err := lab.startCloud(); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(lab.work, "clouds.yaml"), lab.cloud.CloudsYAML("openstack", lab.server.URL), 0o600)
 }
 
 // makeCluster makes a cluster directory and a cloud for it, and prints the paths of the tools.
@@ -95,6 +118,7 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 		return installed, err
 	}
 	return installed, errors.Join(
+		os.Mkdir(filepath.Join(l.work, "slurmscripts"), 0o755), // as a checkout has; without playbooks
 		os.Symlink(target, filepath.Join(l.work, link)),
 		l.declare(`terraform: ""`, "terraform: "+installed.Terraform),
 		l.declare(`public_key: ""`, "public_key: "+publicKey),
@@ -143,7 +167,7 @@ func declare(ts *testscript.TestScript, args []string) error {
 }
 
 func (l *scriptLab) declare(was, is string) error {
-	path := filepath.Join(l.work, "group_vars", "all.yml")
+	path := filepath.Join(l.work, config.Name(l.work))
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
@@ -18,9 +20,10 @@ func siteOf(c *cli.Context) (site.Site, error) {
 	}
 	s, err := site.Open(directory(c))
 	var file *fs.PathError
-	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
-		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or "+
-			"RECONFIGURE_DIR", file.Path)
+	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) && filepath.Base(file.Path) == filepath.Base(config.File) {
+		dir := filepath.Dir(filepath.Dir(file.Path))
+		return s, usagef(c, "there is neither all.yml nor group_vars/all.yml in %s, so this is no cluster directory: change "+
+			"into one, name it by --dir or RECONFIGURE_DIR, or make one by `reconfigure init`", dir)
 	}
 	if err != nil {
 		return s, err

@@ -29,10 +29,16 @@ import (
 
 // Config is the configuration of a Runner.
 type Config struct {
-	Dir    string    // the cluster directory, absolute, with ansible/ and group_vars/; inventory.json is written there
-	Binary string    // ansible-playbook; empty: looked up on PATH
-	Env    []string  // the base environment, normally os.Environ(); Ansible's settings are removed from it
-	Log    io.Writer // gets Ansible's own output; it need not be safe for concurrent use
+	Dir string // the cluster directory, absolute, with group_vars/; inventory.json is written there
+	// Program is the folder with ansible/ and slurmscripts/ of the program; empty: Dir, a checkout. With it, Dir is a
+	// site folder, whose ansible/ has its own roles, files and variables.
+	Program string
+	// Command is the path of the program that Slurm's keys may run on the control hosts; empty: bin/reconfigure in the
+	// declared cluster directory.
+	Command string
+	Binary  string    // ansible-playbook; empty: looked up on PATH
+	Env     []string  // the base environment, normally os.Environ(); Ansible's settings are removed from it
+	Log     io.Writer // gets Ansible's own output; it need not be safe for concurrent use
 }
 
 // Runner runs the playbooks of one cluster directory. Only one run may be under way at a time, since all use the same
@@ -170,7 +176,7 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 		limit = "all:!" + groupApart
 	}
 	err = errors.Join(
-		setDamagedAside(givenFile(c.Settings.StateDir)), s.writeVars(c, extent), s.writeInventory(r.Dir, inv),
+		setDamagedAside(givenFile(c.Settings.StateDir)), s.writeVars(c, extent, r.vars()), s.writeInventory(r.sources(), inv),
 	)
 	if err != nil {
 		return seen, err
@@ -202,7 +208,7 @@ func (r *Runner) execute(ctx context.Context, e executor, hear func(event)) (see
 			hear(e)
 		})
 	}()
-	err = explained(e.Execute(ctx), r.Dir, e.scratch.dir)
+	err = explained(e.Execute(ctx), r.Dir, r.sources().names(e.scratch.dir))
 	events.end()
 	if lost := <-done; lost != nil && err == nil {
 		err = fmt.Errorf("read Ansible's events: %w", lost)
@@ -261,20 +267,20 @@ func (s scratch) hardware() string  { return filepath.Join(s.dir, "hardware.json
 func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.json") }
 
 // writeVars writes the variables to a file, since thousands of names do not fit into an argument.
-func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) error {
+func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent, vars map[string]any) error {
 	given := givenFile(c.Settings.StateDir)
 	if c.Settings.Journal != "" {
 		// Another control host may have changed the control node since this one wrote its file. So each run reads it
 		// again.
 		given = filepath.Join(s.dir, "given.json")
 	}
-	vars := map[string]any{
+	maps.Copy(vars, map[string]any{
 		"reconfigure_changed":    append([]string{}, extent.Changed.Names()...),
 		"reconfigure_addresses":  extent.Addresses,
 		"reconfigure_everywhere": extent.Everywhere,
 		"reconfigure_hardware":   slices.Sorted(maps.Values(toMeasure(c, extent.Changed))),
 		"given_file":             given,
-	}
+	})
 	if extent.Conf != nil {
 		// The file stays for runs of the playbooks by hand.
 		if err := writeHardware(hardwareFile(c.Settings.StateDir), extent.Conf.Hardware); err != nil {
@@ -317,15 +323,13 @@ func writeJSON(path string, v any) error {
 }
 
 // writeInventory writes the inventory of the run. Ansible reads the variables of groups and hosts from the same folder.
-func (s scratch) writeInventory(dir string, inv inventory) error {
+func (s scratch) writeInventory(from sources, inv inventory) error {
 	static, err := inv.static()
 	if err == nil {
 		err = os.WriteFile(s.inventory(), static, 0o600)
 	}
-	for _, name := range []string{"group_vars", "host_vars"} {
-		if err == nil {
-			err = os.Symlink(filepath.Join(dir, name), filepath.Join(s.dir, name))
-		}
+	if err == nil {
+		err = from.link(s.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("write the inventory of Ansible's run: %w", err)

@@ -195,7 +195,7 @@ be elsewhere in the file depending on the exact syntax problem.
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := &process.Error{Path: "ansible-playbook", Code: 4, Stderr: tc.printed}
-			got := explained(ended, "/site", "/site/state/ansible/run-1")
+			got := explained(ended, "/site", sources{dir: "/site"}.names("/site/state/ansible/run-1"))
 			if got.Error() != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
@@ -208,7 +208,7 @@ be elsewhere in the file depending on the exact syntax problem.
 		})
 	}
 	interrupted := &process.Error{Path: "ansible-playbook", Err: context.Canceled, Stderr: "ERROR! User interrupted\n"}
-	if got := explained(interrupted, "/site", "/x"); got != error(interrupted) {
+	if got := explained(interrupted, "/site", sources{dir: "/site"}.names("/x")); got != error(interrupted) {
 		t.Errorf("an interrupt is %v", got)
 	}
 }

@@ -55,7 +55,7 @@ func (e executor) command() (process.Cmd, error) {
 	}
 	log := &shared{Writer: e.Log}
 	return process.Cmd{
-		Path: argv[0], Args: argv[1:], Dir: filepath.Join(e.Dir, "ansible"), Env: e.environment(),
+		Path: argv[0], Args: argv[1:], Dir: filepath.Join(e.program(), "ansible"), Env: e.environment(),
 		Stdout: log, Stderr: log, Grace: grace,
 	}, nil
 }
@@ -68,9 +68,14 @@ func (e executor) environment() []string {
 			env = append(env, entry)
 		}
 	}
+	if e.Program != "" {
+		// The playbooks' own roles come first. The empty roles, in whose place a site may have others, come last.
+		env = append(env, "ANSIBLE_ROLES_PATH="+filepath.Join(e.Dir, "ansible", "roles")+":"+
+			filepath.Join(e.Program, "ansible", "empty_roles"))
+	}
 	return append(env,
 		"LC_ALL=C.UTF-8", // Ansible needs a UTF-8 locale to start
-		"ANSIBLE_CONFIG="+filepath.Join(e.Dir, "ansible", "ansible.cfg"),
+		"ANSIBLE_CONFIG="+filepath.Join(e.program(), "ansible", "ansible.cfg"),
 		"ANSIBLE_HOME="+e.scratch.home,
 		"ANSIBLE_LOCAL_TEMP="+e.scratch.dir,
 		"ANSIBLE_SSH_CONTROL_PATH_DIR="+e.scratch.sockets.Path,

@@ -3,7 +3,6 @@ package ansible
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -12,18 +11,16 @@ import (
 )
 
 // explained returns Ansible's error with a text that has the place and the reason from Ansible's output. The whole
-// output stays in the error. The run's folder has links to the variables in the cluster directory; the text names the
-// latter. The error of an interrupt is not changed.
-func explained(err error, clusterDir, runDir string) error {
+// output stays in the error. The run's folder has links to the variables in the cluster directory; names has the
+// latter's names in place of the former. The error of an interrupt is not changed.
+func explained(err error, clusterDir string, names *strings.Replacer) error {
 	ended, ok := errors.AsType[*process.Error](err)
 	if !ok || ended.Err != nil || ended.Stderr == "" {
 		return err
 	}
-	links := strings.NewReplacer(
-		filepath.Join(runDir, "group_vars")+"/", "group_vars/", filepath.Join(runDir, "host_vars")+"/", "host_vars/",
-	)
-	text := essence(links.Replace(ended.Stderr))
-	if at := place.FindStringSubmatch(links.Replace(ended.Stderr)); at != nil {
+	printed := names.Replace(ended.Stderr)
+	text := essence(printed)
+	if at := place.FindStringSubmatch(printed); at != nil {
 		text = fmt.Sprintf("%s, line %s, column %s: %s", strings.TrimPrefix(at[1], clusterDir+"/"), at[2], at[3], text)
 	}
 	return reconfigure.WithOutput(ended.Stderr, &said{text, err})

@@ -23,7 +23,7 @@ func (r *Runner) Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure
 	node := nodeset.Of(i.Node)
 	inv := newInventory(c, map[string]reconfigure.Instance{i.Node: i}, nil)
 	err = errors.Join(
-		s.writeVars(c, reconfigure.Extent{Changed: node}), s.writeInventory(r.Dir, inv.only(node)),
+		s.writeVars(c, reconfigure.Extent{Changed: node}, r.vars()), s.writeInventory(r.sources(), inv.only(node)),
 	)
 	if err != nil {
 		return err

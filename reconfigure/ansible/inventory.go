@@ -60,7 +60,8 @@ func siteFiles(site sitefiles.Files, node string) []siteFile {
 	for _, f := range site.For(node) {
 		mode := map[bool]string{false: "0644", true: "0755"}[f.Executable]
 		all = append(all, siteFile{"{{ slurm_directory }}/" + sitefiles.Place + "/" + f.Name, mode,
-			"{{ lookup('ansible.builtin.file', playbook_dir ~ '/files/site/" + f.Source + "', rstrip=false) | b64encode }}"})
+			"{{ lookup('ansible.builtin.file', site_folder | default(playbook_dir) ~ '/files/site/" + f.Source +
+				"', rstrip=false) | b64encode }}"})
 	}
 	return all
 }

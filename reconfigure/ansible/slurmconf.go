@@ -41,12 +41,13 @@ func (r *Runner) SlurmConf(
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	control := nodeset.Of(c.Control.Name)
-	vars := map[string]any{"slurm_conf_answer": s.slurmConf()}
+	vars := r.vars()
+	vars["slurm_conf_answer"] = s.slurmConf()
 	if hardware != nil {
 		vars["hardware_file"] = s.hardware()
 	}
 	err = errors.Join(writeHardware(s.hardware(), hardware),
-		s.writeInventory(r.Dir, newInventory(c, instances, nil).only(control)), writeJSON(s.vars(), vars))
+		s.writeInventory(r.sources(), newInventory(c, instances, nil).only(control)), writeJSON(s.vars(), vars))
 	if err != nil {
 		return SlurmConf{}, err
 	}

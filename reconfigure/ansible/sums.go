@@ -38,16 +38,19 @@ func (r *Runner) Sums(
 	}
 	common := sha256.New()
 	addresses := newInventory(c, instances, nil).groups[groupCluster].Vars
-	if err := json.NewEncoder(common).Encode([]any{addresses, instances[c.Control.Name].ID}); err != nil {
+	if err := json.NewEncoder(common).Encode([]any{addresses, instances[c.Control.Name].ID, r.Command}); err != nil {
 		return nil, fmt.Errorf("checksum of the inventory: %w", err)
 	}
-	for _, name := range []string{"ansible", "slurmscripts", "group_vars", "host_vars"} {
-		if err := addFiles(common, filepath.Join(r.Dir, name)); err != nil {
-			return nil, fmt.Errorf("checksum of the playbooks: %w", err)
-		}
+	inputs := []string{filepath.Join(r.program(), "ansible"), filepath.Join(r.program(), "slurmscripts")}
+	for _, name := range []string{"group_vars", "host_vars", "all.yml"} {
+		inputs = append(inputs, filepath.Join(r.Dir, name))
 	}
-	for _, file := range []string{givenFile(c.Settings.StateDir), hardwareFile(c.Settings.StateDir), hostKey} {
-		if err := addFiles(common, file); err != nil {
+	if r.Program != "" {
+		inputs = append(inputs, filepath.Join(r.Dir, "ansible"))
+	}
+	inputs = append(inputs, givenFile(c.Settings.StateDir), hardwareFile(c.Settings.StateDir), hostKey)
+	for _, path := range inputs {
+		if err := addFiles(common, path); err != nil {
 			return nil, fmt.Errorf("checksum of the playbooks: %w", err)
 		}
 	}
@@ -62,9 +65,9 @@ func (r *Runner) Sums(
 	return sums, nil
 }
 
-// addFiles adds the names and the contents of all files below a path to a checksum, in the order of their names. The
-// path need not exist. Python's caches are left out, since a run writes them. A link to a folder must not lead out of
-// the path.
+// addFiles adds the names and the contents of all files below a path to a checksum, in the order of their names, which
+// do not depend on where the path is. The path need not exist. Python's caches are left out, since a run writes them. A
+// link to a folder must not lead out of the path.
 func addFiles(sum io.Writer, path string) error {
 	root, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,6 +75,7 @@ func addFiles(sum io.Writer, path string) error {
 	} else if err != nil {
 		return err
 	}
+	fmt.Fprintln(sum, filepath.Base(path))
 	return filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -87,14 +91,15 @@ func addFiles(sum io.Writer, path string) error {
 			return err
 		}
 		if strings.HasPrefix(real, root+string(filepath.Separator)) && real != file {
-			_, err = fmt.Fprintf(sum, "%s is %s\n", file, real) // the walk visits that itself
+			// The walk visits that itself.
+			_, err = fmt.Fprintf(sum, "%s is %s\n", strings.TrimPrefix(file, root), strings.TrimPrefix(real, root))
 			return err
 		}
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(sum, "%s %d\n%s", file, len(content), content)
+		_, err = fmt.Fprintf(sum, "%s %d\n%s", strings.TrimPrefix(file, root), len(content), content)
 		return err
 	})
 }

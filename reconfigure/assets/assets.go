@@ -1,5 +1,6 @@
 // Package assets unpacks the files in the binary: Terraform's root modules, Ansible's playbooks, Slurm's scripts and
-// the systemd units. The folder of a version is complete or missing, also after a kill.
+// the systemd units. The folder of a version is complete or missing, also after a kill. Terraform does not run in it: it
+// runs in a folder of the site with copies of a root module's files, beside its states.
 package assets
 
 import (
@@ -63,6 +64,14 @@ func Unpack(ctx context.Context, dir string) (Unpacked, error) {
 		return Unpacked{}, fmt.Errorf("unpack the program's files in %s: %w", dir, err)
 	}
 	return found, nil
+}
+
+// Find returns the folder below dir that Unpack would return. It changes nothing. found is false if the folder is not
+// there, or has other files.
+func Find(dir string) (path string, found bool, err error) {
+	path = filepath.Join(dir, name(Files()))
+	change, err := difference(path, Files())
+	return path, err == nil && change == "", err
 }
 
 // step is called before each change of the file system, for tests.

@@ -20,7 +20,8 @@ import (
 
 // TestMain makes the test binary unpack the files of a test, and kill itself before a step.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("UNPACK_IN"); dir != "" {
+	unpackIn, putIn := os.Getenv("UNPACK_IN"), os.Getenv("PUT_IN")
+	if unpackIn != "" || putIn != "" {
 		left, _ := strconv.Atoi(os.Getenv("STEPS"))
 		step = func() {
 			if left--; left < 0 {
@@ -28,7 +29,13 @@ func TestMain(m *testing.M) {
 				select {}
 			}
 		}
-		if _, err := unpack(context.Background(), dir, two("new")); err != nil {
+		var err error
+		if unpackIn != "" {
+			_, err = unpack(context.Background(), unpackIn, two("new"))
+		} else {
+			err = moduleOf(putIn).Put(context.Background())
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -186,14 +193,7 @@ func TestAKillLeavesNothingOrTheWhole(t *testing.T) {
 				dir := t.TempDir()
 				prepare(dir)
 				before := read(t, dir)
-				cmd := exec.CommandContext(t.Context(), os.Args[0])
-				cmd.Env = append(os.Environ(), "UNPACK_IN="+dir, fmt.Sprint("STEPS=", steps))
-				out, err := cmd.CombinedOutput()
-				status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-				killed = status.Signaled()
-				if err != nil && !killed {
-					t.Fatalf("%v\n%s", err, out)
-				}
+				killed = killBefore(t, steps, "UNPACK_IN="+dir)
 				for _, folder := range names(t, dir) {
 					if !version.MatchString(folder) {
 						continue
@@ -225,6 +225,19 @@ func TestAKillLeavesNothingOrTheWhole(t *testing.T) {
 			}
 		})
 	}
+}
+
+// killBefore runs this program with a variable, and kills it before a step. It returns false if there is no such step.
+func killBefore(t *testing.T, step int, variable string) bool {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), variable, fmt.Sprint("STEPS=", step))
+	out, err := cmd.CombinedOutput()
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if err != nil && !status.Signaled() {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return status.Signaled()
 }
 
 // leftBehind reports whether a further version leaves temporary folders of killed calls.

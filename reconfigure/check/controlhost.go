@@ -36,7 +36,7 @@ func controlHost(facts Facts) (found []Finding) {
 	}
 	if host.Directory != "" {
 		add(Error, fmt.Sprintf("control_host.directory is %s, and this cluster directory is %s", declared.Directory,
-			host.Directory), "Slurm's scripts start bin/reconfigure in the declared directory",
+			host.Directory), "Slurm's scripts start reconfigure for the declared directory",
 			"directory: "+host.Directory+change)
 	}
 	if host.Elsewhere {

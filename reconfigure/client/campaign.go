@@ -85,7 +85,7 @@ func NewRollback(
 		case "":
 			out.WarnContext(ctx, fmt.Sprintf("the image of %s stays %s: its former image is unknown, since it had no nodes "+
 				"with another image when campaign %s began, and the journal has no earlier instance of it; if it must change "+
-				"too, write it into %s", name, g.Image, last.ID, config.File))
+				"too, write it into %s", name, g.Image, last.ID, config.SiteFile))
 			continue
 		case last.Targets[name].ImageID:
 			continue // the campaign did not change it
@@ -120,7 +120,7 @@ func formerImage(c reconfigure.Campaign, group string, lives []reconfigure.Life)
 		}
 		return "", fmt.Errorf("the nodes of %s had several images before campaign %s: %s; write one of them into %s as "+
 			"the image of %s, and run `reconfigure update --outdated --group %s`", group, c.ID, strings.Join(said, ", "),
-			config.File, group, group)
+			config.SiteFile, group, group)
 	case len(ids) == 1:
 		return ids[0], nil
 	}
@@ -215,7 +215,7 @@ func (c Campaign) stands(err error) error {
 		return err
 	}
 	return fmt.Errorf("%s now names the former image, but the campaign was not started; `reconfigure update --outdated` "+
-		"starts it: %w", config.File, err)
+		"starts it: %w", config.SiteFile, err)
 }
 
 func abort(c reconfigure.Campaign) reconfigure.Campaign { return campaign.Abort(c, time.Now()) }

@@ -25,7 +25,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
-	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
@@ -103,10 +102,14 @@ func localFacts(s site.Site) check.Facts {
 	if err != nil {
 		unknown("the authorized keys", err)
 	}
+	command, err := s.Command()
+	if err != nil {
+		unknown("this program", err)
+	}
 	files := map[string]check.Role{
 		s.Dir:                                check.Checkout,
-		s.File("bin", "reconfigure"):         check.Executable,
-		s.File(config.File):                  check.Declaration,
+		command:                              check.Executable,
+		s.DeclarationFile():                  check.Declaration,
 		s.Cluster.PrivateKeyFile:             check.PrivateKey,
 		s.StateFile():                        check.StateDirectory,
 		s.StateFile("journal.db"):            check.JournalFile,
@@ -150,8 +153,16 @@ type variables struct {
 
 // readVariables reads them in Ansible's order: the role's defaults first.
 func readVariables(s site.Site) (v variables, err error) {
+	const defaults = "ansible/roles/nfs/defaults/main.yml"
+	text, err := s.ProgramFile(defaults)
+	if err == nil {
+		err = yaml.Unmarshal(text, &v)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return v, fmt.Errorf("%s: %w", defaults, err)
+	}
 	for _, file := range []string{
-		s.File("ansible", "roles", "nfs", "defaults", "main.yml"), s.File(config.File), s.File("group_vars", "cluster.yml"),
+		s.DeclarationFile(), s.File("group_vars", "cluster.yml"), s.File("ansible", "group_vars", "cluster.yml"),
 	} {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -428,7 +439,11 @@ func askTerraform(ctx context.Context, a *site.Adapters, g *gatherer) {
 		return // it is downloaded when it is first needed
 	}
 	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {
-		out, err := output(ctx, a, a.Site.RootModule(), binary, "version", "-json")
+		dir := a.Site.RootModule()
+		if !exists(dir) { // a new site folder
+			dir = a.Site.Dir
+		}
+		out, err := output(ctx, a, dir, binary, "version", "-json")
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func (e *Edit) Stands(err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"group_vars/all.yml now has min_nodes %d of %s, but the request was not made; `reconfigure resize %s` makes "+
+		"all.yml now has min_nodes %d of %s, but the request was not made; `reconfigure resize %s` makes "+
 			"it: %w",
 		e.To,
 		e.Group,

@@ -36,7 +36,7 @@ func Preview(ctx context.Context, a *site.Adapters, requests []reconfigure.Reque
 	last := plan.Compute(a.Site.Cluster, plan.AfterDrain(seen, first), requests)
 	terraform, problem := terraformPreview(ctx, a, seen, last)
 	unseen := ""
-	if errors.Is(problem, tf.ErrNotInitialized) {
+	if errors.Is(problem, tf.ErrNotInitialized) || errors.Is(problem, site.ErrOutdated) {
 		unseen, problem = "Terraform's changes cannot be shown: "+problem.Error()+".", nil
 	}
 	report, err := status.NewPreview(first, last, terraform, problem)
@@ -60,6 +60,9 @@ func terraformPreview(
 		if spec, ok := p.Desired[node]; ok {
 			shards[spec.Shard] = true
 		}
+	}
+	if err := a.Site.RootModuleUpToDate(); err != nil && len(shards) > 0 {
+		return all, err
 	}
 	refused := &reconfigure.Refusal{}
 	for _, shard := range slices.Sorted(maps.Keys(shards)) {

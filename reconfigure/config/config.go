@@ -8,8 +8,25 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// File is the path of the declaration, relative to the cluster directory.
-const File = "group_vars/all.yml"
+// The declaration's path, relative to the cluster directory.
+const (
+	SiteFile = "all.yml"            // in a site folder
+	File     = "group_vars/all.yml" // in a checkout
+)
+
+// Name returns the path of the declaration in the cluster directory dir, relative to it: SiteFile if it exists, else
+// File.
+func Name(dir string) string {
+	if exists(filepath.Join(dir, SiteFile)) {
+		return SiteFile
+	}
+	return File
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
 
 // Load reads and checks the declaration in the cluster directory dir. If the declaration is wrong, the error is a
 // *Problems with all problems; if the file cannot be read, the error wraps that of package os. A retry gives the same
@@ -22,7 +39,11 @@ func Load(dir string) (reconfigure.Cluster, error) {
 	if err != nil {
 		return reconfigure.Cluster{}, fmt.Errorf("find the cluster directory: %w", err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, File))
+	if exists(filepath.Join(dir, SiteFile)) && exists(filepath.Join(dir, File)) {
+		return reconfigure.Cluster{}, &Problems{{File: SiteFile, Line: 1, Message: "there is also " + File +
+			", and only one of the two is read: remove one of them"}}
+	}
+	data, err := os.ReadFile(filepath.Join(dir, Name(dir)))
 	if err != nil {
 		return reconfigure.Cluster{}, fmt.Errorf("read the declaration of the cluster: %w", err)
 	}
@@ -33,9 +54,17 @@ func Load(dir string) (reconfigure.Cluster, error) {
 	return cluster, nil
 }
 
+// Check checks the text of a declaration for the cluster directory dir. It returns nil or a *Problems.
+func Check(dir string, text []byte) error {
+	if _, problems := parse(dir, text); len(problems) > 0 {
+		return &problems
+	}
+	return nil
+}
+
 // parse is Load for the content of the file. With any problem, the Cluster is the zero value.
 func parse(dir string, data []byte) (reconfigure.Cluster, Problems) {
-	var r report
+	r := report{file: Name(dir)}
 	root, ok := document(&r, data)
 	if !ok {
 		return reconfigure.Cluster{}, r.sorted()

@@ -31,7 +31,7 @@ type MinNodes struct {
 }
 
 func (m MinNodes) String() string {
-	return fmt.Sprintf("%s: min_nodes of %s %d → %d", File, m.Group, m.From, m.To)
+	return fmt.Sprintf("%s: min_nodes of %s %d → %d", SiteFile, m.Group, m.From, m.To)
 }
 
 // Image is another image of a group's nodes.
@@ -42,7 +42,7 @@ type Image struct {
 }
 
 func (m Image) String() string {
-	return fmt.Sprintf("%s: image of %s %s → %s", File, m.Group, m.From, m.To)
+	return fmt.Sprintf("%s: image of %s %s → %s", SiteFile, m.Group, m.From, m.To)
 }
 
 // Change is a MinNodes or an Image.
@@ -54,7 +54,7 @@ type Change interface {
 
 // Edit is a prepared change of the declaration: the new text is checked.
 type Edit struct {
-	file          string // the file to write; the target if File is a symbolic link
+	file          string // the file to write; the target if the declaration is a symbolic link
 	before, after []byte
 }
 
@@ -67,7 +67,7 @@ func Prepare(dir string, changes ...Change) (Edit, error) {
 	if err != nil {
 		return Edit{}, fmt.Errorf("find the cluster directory: %w", err)
 	}
-	file, err := filepath.EvalSymlinks(filepath.Join(dir, File))
+	file, err := filepath.EvalSymlinks(filepath.Join(dir, Name(dir)))
 	if err != nil {
 		return Edit{}, fmt.Errorf("find the declaration of the cluster: %w", err)
 	}
@@ -107,7 +107,7 @@ func (e Edit) Write(ctx context.Context) error {
 	return nil
 }
 
-var errMeanwhile = errors.New(File + " was changed at the same time, so nothing was written; check it, and try again")
+var errMeanwhile = errors.New("all.yml was changed at the same time, so nothing was written; check it, and try again")
 
 // edit returns the text of the file with the new number.
 func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
@@ -122,7 +122,7 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	group, number, line := find(data, m.Group, "min_nodes")
 	byHand := fmt.Errorf("%s:%d: min_nodes of %s is not a plain number, so nothing was written; write %d there by "+
 		"hand, then run `reconfigure resize %s`",
-		File, line, m.Group, m.To, m.Group)
+		Name(dir), line, m.Group, m.To, m.Group)
 	want := before.WithMin(m.Group, m.To)
 	switch {
 	case group == nil:
@@ -145,7 +145,7 @@ func (m Image) edit(dir string, data []byte) ([]byte, error) {
 	}
 	group, image, line := find(data, m.Group, "image")
 	byHand := fmt.Errorf("%s:%d: image of %s is not plain text, so nothing was written; write %q there by hand, then "+
-		"call `reconfigure update --outdated`", File, line, m.Group, m.To)
+		"call `reconfigure update --outdated`", Name(dir), line, m.Group, m.To)
 	want := before.WithImage(m.Group, m.To)
 	switch {
 	case group == nil:

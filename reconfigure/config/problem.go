@@ -43,11 +43,12 @@ type place struct {
 
 // report collects the problems while the file is read.
 type report struct {
+	file     string // relative to the cluster directory
 	problems Problems
 }
 
 func (r *report) add(at place, format string, args ...any) {
-	r.problems = append(r.problems, Problem{File: File, Line: at.line, Path: at.path,
+	r.problems = append(r.problems, Problem{File: r.file, Line: at.line, Path: at.path,
 		Message: fmt.Sprintf(format, args...)})
 }
 

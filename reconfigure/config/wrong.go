@@ -15,12 +15,12 @@ import (
 // encloses it.
 func Wrong(dir, path, format string, args ...any) error {
 	line := 1
-	if data, err := os.ReadFile(filepath.Join(dir, File)); err == nil {
+	if data, err := os.ReadFile(filepath.Join(dir, Name(dir))); err == nil {
 		if root, err := decode(data); err == nil && root != nil {
 			line = lineOf(root, path)
 		}
 	}
-	return &Problems{{File: File, Line: line, Path: path, Message: fmt.Sprintf(format, args...)}}
+	return &Problems{{File: Name(dir), Line: line, Path: path, Message: fmt.Sprintf(format, args...)}}
 }
 
 // lineOf returns the line of the key at a path below a node.

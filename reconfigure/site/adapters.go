@@ -316,6 +316,10 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	if _, err := a.Driver(ctx, reconfigure.DefaultShard); err != nil {
 		return operation.Deps{}, err
 	}
+	playbooks, err := a.playbooks(ctx)
+	if err != nil {
+		return operation.Deps{}, err
+	}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner {
 			d, err := a.Driver(ctx, shard)
@@ -327,9 +331,9 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Cloud:      cloud,
 		Quota:      cloud,
 		Images:     cloud,
-		Cleaner:    a.Site.playbooks(),
+		Cleaner:    playbooks,
 		Waiter:     a.waiter(cloud),
-		Configurer: a.Site.playbooks(),
+		Configurer: playbooks,
 		Starter:    starter{a.Site},
 		Sums:       a.Journal,
 		Recorder:   eventsAndEvidence{recorder, a.Journal},
@@ -384,6 +388,9 @@ func (u unopened) Adopt(
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
 func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {
+	if a.reads && !exists(a.Site.RootModule()) { // a new site folder
+		return nil, terraform.ErrNotInitialized
+	}
 	return terraform.Open(ctx, terraform.Config{
 		Dir:         a.Site.RootModule(),
 		Workspace:   shard,
@@ -423,6 +430,9 @@ func (s Site) NodeMap(log *journal.Journal) terraform.NodeMap {
 
 // Adopt imports the data in this host's files that the journal never had.
 func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
+	if err := os.MkdirAll(s.NodeMap(log).Dir, 0o755); err != nil { // a new site folder
+		return err
+	}
 	if err := s.identify(ctx, log); err != nil {
 		return err
 	}
@@ -432,13 +442,8 @@ func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
 	return s.KnownHosts(log).Adopt(ctx)
 }
 
-// RootModule returns the folder of the root module of the declared kind of cloud.
+// RootModule returns the folder of the root module of the declared kind of cloud, in which Terraform runs.
 func (s Site) RootModule() string { return s.File("terraform", s.Provider.Name) }
-
-// playbooks returns a Runner that writes Ansible's output to a separate log.
-func (s Site) playbooks() *ansible.Runner {
-	return ansible.New(ansible.Config{Dir: s.Dir, Env: Environment(os.Environ()), Log: appender{s, "ansible.log"}})
-}
 
 // KnownHosts returns the file of the nodes' host keys, which is updated from the journal. Without a journal the file
 // does not change.

@@ -190,3 +190,25 @@ func (s Site) cloud(ctx context.Context, log *journal.Journal) (Cloud, error) {
 	}
 	return s.provider.open(ctx, access)
 }
+
+// Clouds returns the names of the clouds that a new site folder may declare, of the default kind; none if there is no
+// file with credentials.
+func Clouds(dir string) ([]string, error) { return openstack.Clouds(dir) }
+
+// Offer asks a cloud of the default kind what it has for a new declaration. The call may be retried.
+func Offer(ctx context.Context, dir, cloud string) (reconfigure.Offer, error) {
+	c, err := openstack.Open(ctx, reconfigure.Access{Cloud: cloud, Dir: dir})
+	if err != nil {
+		return reconfigure.Offer{}, err
+	}
+	return c.Offer(ctx)
+}
+
+// Kinds returns the names of the kinds of clouds.
+func Kinds() []string {
+	var all []string
+	for _, p := range providers() {
+		all = append(all, p.Name)
+	}
+	return all
+}

@@ -51,7 +51,7 @@ func (s Site) Remember() error {
 	if err := renameio.WriteFile(s.File(locationFile), text, 0o600); err != nil {
 		return fmt.Errorf(
 			"remember the state directory for when %s cannot be read: %w",
-			s.File("group_vars", "all.yml"),
+			s.DeclarationFile(),
 			err,
 		)
 	}

@@ -39,7 +39,7 @@ func Open(dir string) (Site, error) {
 	s, err := open(dir)
 	var problems *config.Problems
 	if errors.As(err, &problems) {
-		err = fmt.Errorf("%s has problems:\n%w", filepath.Join(dir, config.File), err)
+		err = fmt.Errorf("%s has problems:\n%w", filepath.Join(dir, config.Name(dir)), err)
 	}
 	return s, err
 }
@@ -66,6 +66,9 @@ func (s Site) Declared() bool { return s.provider.open != nil }
 func (s Site) File(elem ...string) string {
 	return filepath.Join(append([]string{s.Dir}, elem...)...)
 }
+
+// DeclarationFile returns the path of the declaration.
+func (s Site) DeclarationFile() string { return s.File(config.Name(s.Dir)) }
 
 // StateFile returns the path of a file in the state directory.
 func (s Site) StateFile(elem ...string) string {
@@ -133,7 +136,7 @@ func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 	return fmt.Errorf(
 		"%s differs from the one on control host %s, which was changed later, at %s: make them equal; if "+
 			"this one is right, `touch` it and try again",
-		s.File(config.File),
+		s.DeclarationFile(),
 		newest.Host,
 		newest.Changed.UTC().Format(time.RFC3339),
 	)
@@ -141,11 +144,11 @@ func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 
 // Declaration returns the version of the declaration on this host.
 func (s Site) Declaration() (reconfigure.Declaration, error) {
-	text, err := os.ReadFile(s.File(config.File))
+	text, err := os.ReadFile(s.DeclarationFile())
 	if err != nil {
 		return reconfigure.Declaration{}, err
 	}
-	info, err := os.Stat(s.File(config.File))
+	info, err := os.Stat(s.DeclarationFile())
 	if err != nil {
 		return reconfigure.Declaration{}, err
 	}
@@ -175,7 +178,7 @@ func (s Site) Told(ctx context.Context) (told snapshot.Snapshot, err error) {
 // declares, or every problem of the files' names.
 func (s Site) SiteFiles(nodes nodeset.NodeSet) (sitefiles.Table, error) {
 	if unknown := nodes.Difference(s.Cluster.Nodes()); !unknown.Empty() {
-		return nil, fmt.Errorf("no node group in %s declares %s", config.File, unknown)
+		return nil, fmt.Errorf("no node group in %s declares %s", config.Name(s.Dir), unknown)
 	}
 	files, err := sitefiles.Read(s.Dir)
 	return files.Of(nodes), err

@@ -55,7 +55,11 @@ func (a *Adapters) compareConf(
 	if err := a.Site.KnownHosts(a.Journal).Refresh(ctx); err != nil {
 		return reconfigure.SlurmConf{}, err
 	}
-	files, err := a.Site.playbooks().SlurmConf(ctx, a.Site.Cluster, seen.Instances, hardware)
+	playbooks, err := a.playbooks(ctx)
+	if err != nil {
+		return reconfigure.SlurmConf{}, err
+	}
+	files, err := playbooks.SlurmConf(ctx, a.Site.Cluster, seen.Instances, hardware)
 	if err != nil {
 		return reconfigure.SlurmConf{}, err
 	}

@@ -73,9 +73,9 @@ func TestWhatIsOldGoesOnceADay(t *testing.T) {
 		keep, age time.Duration
 		kept      int
 	}{
-		"older than declared":    {10 * day, 11 * day, 0},
-		"not that old":           {10 * day, 9 * day, 1},
-		"everything is kept":     {0, 1000 * day, 1},
+		"older than declared": {10 * day, 11 * day, 0},
+		"not that old":        {10 * day, 9 * day, 1},
+		"everything is kept":  {0, 1000 * day, 1},
 		"only the older ones": {day, day + time.Minute, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,6 +90,9 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	if err != nil {
 		return opened, err
 	}
+	if err := s.PutRootModule(ctx); err != nil {
+		return opened, err
+	}
 	if key := fmt.Sprint(declared.Sum, credentials(s)); o.last == nil || key != o.sum {
 		if err := s.Adopt(ctx, o.log); err != nil {
 			return opened, err

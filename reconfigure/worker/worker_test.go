@@ -35,7 +35,6 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 	declaration := s.File("group_vars", "all.yml")
 	write(declaration, string(shipped))
 	write(s.File("clouds.yaml"), "clouds: {}\n")
-	write(s.File("terraform", "openstack", "main.tf"), "")
 	log, err := journal.Open(t.Context(), s.File("state"))
 	if err != nil {
 		t.Fatal(err)
