@@ -196,16 +196,6 @@ func (a *asked) has(event provision.Event) bool {
 	return slices.ContainsFunc(a.events, func(e provision.Event) bool { return cmp.Equal(e, event) })
 }
 
-// noted reports whether the order had a message with this text.
-func (a *asked) noted(text string) bool {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	return slices.ContainsFunc(a.events, func(e provision.Event) bool {
-		n, ok := e.(provision.Noted)
-		return ok && strings.Contains(n.Message, text)
-	})
-}
-
 // finished checks that Terraform's state has the finished instance of a node, and nothing else is left of it.
 func (b *bench) finished(node string) {
 	b.Helper()
