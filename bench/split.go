@@ -41,14 +41,14 @@ var floors = map[step]string{
 		"thread then looks at all nodes every second.",
 	handOver: "resume.sh, one SSH login, and two starts of reconfigure. A kept SSH connection would need a process of " +
 		"SlurmUser that outlives resume.sh, which newer releases of Slurm kill with its process group.",
-	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an SSH " +
-		"login and two starts of Python and of Slurm's tools.",
+	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an " +
+		"SSH login and two starts of Python and of Slurm's tools.",
 	inCloud: "0.3 s in which other requests join the run, then two starts of Terraform with its provider: for the plan, " +
-		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own time, " +
-		"1 s on the lab. It is asked at least every 0.2 s at first, then after each quarter of the time that has passed.",
+		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own " +
+		"time, 1 s on the lab. It is asked at least every 0.2 s at first, then after each quarter of the time that has passed.",
 	booting: "The machine's own time. The lab's boot in less than a second.",
-	configuring: "A start of ansible-playbook, which takes half of it; an SSH login; three modules on the node, each with a " +
-		"start of Python, of which the last one starts slurmd. The playbooks are the only description of a node, so none of " +
+	configuring: "A start of ansible-playbook, which takes half of it; an SSH login; three modules on the node, each with " +
+		"a start of Python, of which the last one starts slurmd. The playbooks are the only description of a node, so none of " +
 		"it is done in another way.",
 	registering: "slurmd's first message.",
 	launching: "reconfigure sees within 0.2 s that slurmd has registered, and tells the control node; PrologSlurmctld ends, " +
