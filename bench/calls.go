@@ -160,8 +160,8 @@ func (b *bench) waiting(ctx context.Context) (report, error) {
 	return r, nil
 }
 
-// waitingWorker returns the part of a core that a worker uses while it waits for a job on the last node, and its largest
-// resident set in MiB.
+// waitingWorker returns the part of a core that a worker uses while it waits for a job on the last node, and its
+// largest resident set in MiB.
 func (s *site) waitingWorker(ctx context.Context, longest time.Duration) (share, peak float64, err error) {
 	if err := errors.Join(s.resumed(ctx), s.busy()); err != nil {
 		return 0, 0, err

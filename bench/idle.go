@@ -20,8 +20,8 @@ func idleGroups(s sizes) []cluster.NodeGroup {
 
 // idle measures jobs on stopped nodes.
 func (b *bench) idle(ctx context.Context) (report, error) {
-	r := report{about: "A job needs one node whose instance is stopped (`when_idle: stop`). Its instance is started, and " +
-		"slurmd starts without playbooks, since nothing that they depend on has changed. Medians."}
+	r := report{about: "A job needs one node whose instance is stopped (`when_idle: stop`). Its instance is started, " +
+		"and slurmd starts without playbooks, since nothing that they depend on has changed. Medians."}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err

@@ -155,7 +155,8 @@ func measure(c *cli.Context) (err error) {
 	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}}
 	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
-		straggle: c.Int("straggle"), idle: c.Int("idle"), launch: c.Int("launch"), short: c.Int("short"), rounds: c.Int("rounds"),
+		straggle: c.Int("straggle"), idle: c.Int("idle"), launch: c.Int("launch"), short: c.Int("short"),
+		rounds:   c.Int("rounds"),
 		clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
 		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.Int("callers"),
 		deferring: c.Duration("deferring"),

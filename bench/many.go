@@ -24,7 +24,7 @@ func manyGroups(s sizes) []cluster.NodeGroup {
 func (b *bench) many(ctx context.Context) (report, error) {
 	r := report{about: fmt.Sprintf(
 		"A job needs %d nodes without an instance. CPU is that of the worker and its children on the control host: "+
-			"Terraform, the provider, Ansible and SSH. It does not include the nodes, although the lab's nodes share its cores. "+
+			"Terraform, the provider, Ansible and SSH. It does not include the nodes, which share its cores on the lab. "+
 			"slurmctld starts a batch job on several nodes when the first one, on which the script runs, is up; the steps are "+
 			"those of that node.",
 		b.sizes.many,

@@ -41,18 +41,18 @@ var floors = map[step]string{
 		"thread then looks at all nodes every second.",
 	handOver: "resume.sh, one SSH login, and two starts of reconfigure. A kept SSH connection would need a process of " +
 		"SlurmUser that outlives resume.sh, which newer releases of Slurm kill with its process group.",
-	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an SSH " +
-		"login and two starts of Python and of Slurm's tools.",
+	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an " +
+		"SSH login and two starts of Python and of Slurm's tools.",
 	inCloud: "0.3 s in which other requests join the run, then two starts of Terraform with its provider: for the plan, " +
-		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own time, " +
-		"1 s on the lab. It is asked at least every 0.2 s at first, then after each quarter of the time that has passed.",
+		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own " +
+		"time, 1 s on the lab. It is asked every 0.2 s at first, and less often later.",
 	booting: "The machine's own time. The lab's boot in less than a second.",
-	configuring: "A start of ansible-playbook, which takes half of it; an SSH login; three modules on the node, each with a " +
-		"start of Python, of which the last one starts slurmd. The playbooks are the only description of a node, so none of " +
-		"it is done in another way.",
+	configuring: "A start of ansible-playbook, which takes half of it; an SSH login; three modules on the node, each " +
+		"with a start of Python, of which the last one starts slurmd. The playbooks are the only description of a node, so " +
+		"none of it is done in another way.",
 	registering: "slurmd's first message.",
-	launching: "reconfigure sees within 0.2 s that slurmd has registered, and tells the control node; PrologSlurmctld ends, " +
-		"slurmctld starts the job. With `launch: slurm`, its timer of 30 s.",
+	launching: "reconfigure sees within 0.2 s that slurmd has registered, and tells the control node; PrologSlurmctld " +
+		"ends, slurmctld starts the job. With `launch: slurm`, its timer of 30 s.",
 }
 
 // split has the duration of each step for one job and one of its nodes.
@@ -90,8 +90,8 @@ func (l *lab) splitOf(
 	configured := orTime(at[reconfigure.PhaseConfigure], verified)
 	booted := orTime(at[reconfigure.PhaseBoot], configured)
 	moments := []time.Time{
-		submitted, allocated, l.woken[node], request.Submitted, at[reconfigure.PhaseApply], booted, configured, verified, registered,
-		first,
+		submitted, allocated, l.woken[node], request.Submitted, at[reconfigure.PhaseApply], booted, configured, verified,
+		registered, first,
 	}
 	s := split{of: map[step]time.Duration{}, first: first.Sub(submitted), up: registered.Sub(submitted)}
 	for i, name := range steps {

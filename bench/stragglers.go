@@ -65,7 +65,8 @@ func (b *bench) stragglers(ctx context.Context) (report, error) {
 			},
 			row{
 				what: "the next job beside it, to its first line", measured: seconds(m.next.first),
-				beside: "without " + seconds(base.next.first), ratio: ratio(times(m.next.first, base.next.first)), goal: "<= 15 s more", met: longer <= 15*time.Second,
+				beside: "without " + seconds(base.next.first), ratio: ratio(times(m.next.first, base.next.first)),
+				goal: "<= 15 s more", met: longer <= 15*time.Second,
 			})
 	}
 	r.details = sideBySide(titles, columns)

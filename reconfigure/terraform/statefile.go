@@ -200,8 +200,8 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 
 // pulledAs reads the state, and parses its text. parse also reports whether there is a state in the text. Terraform's
 // local back end empties its file before it writes it, and `terraform state pull` waits for no lock: if the file exists
-// and has no state, an apply may be writing it, and pulledAs reads it again. If the file stays without a state, pulledAs
-// repairs it.
+// and has no state, an apply may be writing it, and pulledAs reads it again. If the file stays without a state,
+// pulledAs repairs it.
 func pulledAs[T any](ctx context.Context, d *Driver, parse func([]byte) (T, bool, error)) (T, error) {
 	const tries, pause = 5, 50 * time.Millisecond
 	for try := 1; ; try++ {
