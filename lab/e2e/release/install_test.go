@@ -135,7 +135,9 @@ func live(t *testing.T, s server) {
 		t.Errorf("apt takes an unsigned repository: %v\n%s", err, out)
 	}
 	s.from(t, "older", "trusted=yes")
-	if got := s.sh(t, "dpkg --verify eiffel; reconfigure --version"); !strings.HasPrefix(got, "reconfigure v"+older+" ") {
+	// dpkg leaves out documents in a machine of the lab.
+	verify := "dpkg --verify eiffel | grep --invert-match --extended-regexp ' /usr/share/(doc|man)/' || :; "
+	if got := s.sh(t, verify+"reconfigure --version"); !strings.HasPrefix(got, "reconfigure v"+older+" ") {
 		t.Errorf("after the installation: %s", got)
 	}
 	if got := s.sh(t, "getent passwd eiffel | cut -d : -f 6-; getent shadow eiffel | cut -d : -f 2; "+
