@@ -18,9 +18,9 @@ func commandGroups(sizes) []cluster.NodeGroup {
 // commands measures the other ways to start a job, once each.
 func (b *bench) commands(ctx context.Context) (report, error) {
 	r := report{about: "A job that needs nodes without instances, by each of Slurm's ways to start one, from the " +
-		"command to the first line: once each. salloc's first line is that of its command on the control node. The first line of " +
-		"an array is the last one of its tasks', each of which has a node. A batch job on two nodes starts when its first " +
-		"node is up."}
+		"command to the first line: once each. salloc's first line is that of its command on the control node. The first " +
+		"line of an array is the last one of its tasks, each of which has a node. A batch job on two nodes starts when its " +
+		"first node is up."}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err
