@@ -21,4 +21,6 @@ func For(ctx context.Context, d time.Duration) error {
 // Pause returns the time until the next look at something that began this long ago: a quarter of that time, at least a
 // fifth of the longest pause, and at most the longest one. So the end of what takes a moment is seen soon, and what
 // takes long is looked at seldom.
-func Pause(passed, longest time.Duration) time.Duration { return min(max(passed/4, longest/5), longest) }
+func Pause(passed, longest time.Duration) time.Duration {
+	return min(max(passed/4, longest/5), longest)
+}
