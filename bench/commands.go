@@ -19,8 +19,7 @@ func commandGroups(sizes) []cluster.NodeGroup {
 func (b *bench) commands(ctx context.Context) (report, error) {
 	r := report{about: "A job that needs nodes without instances, by each of Slurm's ways to start one, from the " +
 		"command to the first line: once each. salloc's first line is that of its command on the control node. The first " +
-		"line of an array is the last one of its tasks, each of which has a node. A batch job on two nodes starts when its " +
-		"first node is up."}
+		"line of an array is the last one of its tasks, each of which has a node."}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -32,15 +32,19 @@ func (b *bench) footprint(ctx context.Context) (report, error) {
 		return r, err
 	}
 	var took []time.Duration
-	var version, status float64
 	for range starts {
 		begun := time.Now()
-		if version, err = s.peak(ctx, "version"); err != nil {
+		if err := s.do(ctx, "version"); err != nil {
 			return r, err
 		}
 		took = append(took, time.Since(begun))
 	}
-	if status, err = s.peak(ctx, "status"); err != nil {
+	version, err := s.peak(ctx, "version")
+	if err != nil {
+		return r, err
+	}
+	status, err := s.peak(ctx, "status")
+	if err != nil {
 		return r, err
 	}
 	start := median(took)
@@ -56,17 +60,23 @@ func (b *bench) footprint(ctx context.Context) (report, error) {
 	return r, nil
 }
 
+// measuring runs a command, and prints the largest resident set of it in KiB. A child of this process would not do: the
+// kernel counts the memory of the parent, as it was before execve(2), for the child.
+const measuring = `import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)`
+
 // peak returns the largest resident set of a call, in MiB.
 func (s *site) peak(ctx context.Context, args ...string) (float64, error) {
-	cmd := s.call(ctx, args...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	call := s.call(ctx, args...)
+	cmd := exec.CommandContext(ctx, "python3", append([]string{"-c", measuring}, call.Args...)...)
+	cmd.Dir, cmd.Env = call.Dir, call.Env
+	out, err := cmd.Output()
+	if err != nil {
 		return 0, s.failed(fmt.Sprint(args), out, err)
 	}
-	used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return 0, fmt.Errorf("no usage of %v", args)
-	}
-	return float64(used.Maxrss) / 1024, nil // in KiB on Linux
+	kib, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	return kib / 1024, err
 }
 
 // peakOf returns the largest resident set of a process that runs, in MiB.

@@ -25,8 +25,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	r := report{about: fmt.Sprintf(
 		"A job needs %d nodes without an instance. CPU is that of the worker and its children on the control host: "+
 			"Terraform, the provider, Ansible and SSH. It does not include the nodes, which share its cores on the lab. "+
-			"slurmctld starts a batch job on several nodes when the first one, on which the script runs, is up; the steps are "+
-			"those of that node.",
+			"The steps are those of the node that registers last.",
 		b.sizes.many,
 	)}
 	lab, err := b.lab(ctx)
@@ -68,7 +67,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 		{what: "all of them registered", measured: seconds(all)},
 		{
 			what:     fmt.Sprintf("%d nodes at once, sbatch to the job's first line", len(nodes)),
-			measured: seconds(steps.first), beside: "slurmd registered on the first node " + seconds(steps.up),
+			measured: seconds(steps.first), beside: "slurmd registered on all of them " + seconds(steps.up),
 			ratio: ratio(times(steps.first, steps.up)),
 		},
 		{what: "CPU on the control host for each node", measured: seconds(cpu / time.Duration(len(nodes)))},

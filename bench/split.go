@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,7 +37,8 @@ var steps = []step{
 
 // floors says what bounds each step from below on the lab.
 var floors = map[step]string{
-	scheduler: "slurmctld's own: it gives a batch job its nodes within a second. No setting of ours makes it sooner.",
+	scheduler: "slurmctld may let a batch job wait for others for up to `batch_sched_delay` of SchedulerParameters, " +
+		"3 s by default.",
 	powerThread: "Up to `power_save_interval`, which is 2 s on the lab and 10 s by default. slurmctld accepts 1 s; the " +
 		"thread then looks at all nodes every second.",
 	handOver: "resume.sh, one SSH login, and two starts of reconfigure. A kept SSH connection would need a process of " +
@@ -47,7 +49,7 @@ var floors = map[step]string{
 		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own " +
 		"time, 1 s on the lab. It is asked every 0.2 s at first, and less often later.",
 	booting: "The machine's own time. The lab's boot in less than a second.",
-	configuring: "A start of ansible-playbook, which takes half of it; an SSH login; three modules on the node, each " +
+	configuring: "A start of ansible-playbook, nearly half of it; an SSH login; three modules on the node, each " +
 		"with a start of Python, of which the last one starts slurmd. The playbooks are the only description of a node, so " +
 		"none of it is done in another way.",
 	registering: "slurmd's first message.",
@@ -209,7 +211,7 @@ func sideBySide(titles []string, columns []split) [][]string {
 }
 
 // jobOn submits a job that occupies nodes, waits for slurmd on them and for the job's first line, and returns the steps
-// of the node of that line.
+// of the node that registers last.
 func (l *lab) jobOn(ctx context.Context, nodes ...string) (split, error) {
 	submitted := time.Now()
 	job, err := l.Submit(
@@ -222,8 +224,8 @@ func (l *lab) jobOn(ctx context.Context, nodes ...string) (split, error) {
 	return l.stepsOf(ctx, job, submitted, nodes...)
 }
 
-// stepsOf is jobOn for a job that was submitted at a time. slurmctld starts a batch job on several nodes when the first
-// one, on which the script runs, is up; the steps are those of that node.
+// stepsOf is jobOn for a job that was submitted at a time. PrologSlurmctld waits for all nodes of a job, so the steps
+// are those of the node that registers last.
 func (l *lab) stepsOf(ctx context.Context, job string, submitted time.Time, nodes ...string) (split, error) {
 	came, err := l.registered(ctx, nodes...)
 	if err != nil {
@@ -244,5 +246,6 @@ func (l *lab) stepsOnce(
 	if err != nil {
 		return split{}, err
 	}
-	return l.splitOf(ctx, job, host, submitted, came[host], first)
+	latest := slices.MaxFunc(slices.Collect(maps.Keys(came)), func(a, b string) int { return came[a].Compare(came[b]) })
+	return l.splitOf(ctx, job, latest, submitted, came[latest], first)
 }
