@@ -38,7 +38,7 @@ func TestTheBuildIsReproducible(t *testing.T) {
 		}
 	}
 	first := filepath.Join(dir, "first")
-	for _, part := range []string{"cmd", "reconfigure"} {
+	for _, part := range []string{"cmd", "reconfigure", "terraform", "ansible", "slurmscripts", "systemd"} {
 		ok(t, os.CopyFS(filepath.Join(first, part), os.DirFS(filepath.Join("..", "..", part))))
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
