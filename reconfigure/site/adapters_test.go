@@ -72,6 +72,9 @@ func TestTerraformIsLookedForOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Site{Dir: t.TempDir(), provider: providers()[0]}
 			s.Provider = s.provider.Provider
+			if err := os.MkdirAll(s.RootModule(), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			s.Cluster.Settings.StateDir, s.Cluster.Settings.Terraform = s.File("state"), configured
 			a := s.Readers(nil, slog.New(slog.DiscardHandler))
 			open := func(shards ...string) string {
