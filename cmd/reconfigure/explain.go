@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
-	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+	"github.com/eiffel-hpc/eiffel/reconfigure/usage"
 )
 
 func explainCommand() *cli.Command {
@@ -24,7 +24,7 @@ func explainCommand() *cli.Command {
 		Usage:     "show what happened to a job, a node or a request, what it waits for, and what to do",
 		ArgsUsage: "NODE | job NUMBER | request NUMBER | node NODE",
 		Description: "It reads the journal, asks Slurm, the cloud and Terraform about a job or a node, and changes " +
-			"nothing but the jobs that the journal keeps. It says which of them do not answer, and shows what is " +
+			"only the jobs that the journal keeps. It says which of them do not answer, and shows what is " +
 			"known. A wait is shown beside the median and the 95th percentile of the node's group in the newest " +
 			"requests. See docs/guides/why.md.",
 		Flags: []cli.Flag{sinceFlag(standard), fullFlag()},
@@ -33,7 +33,7 @@ func explainCommand() *cli.Command {
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
-			since, err := ago(cmp.Or(c.String("since"), standard))
+			since, err := usage.Since(time.Now(), cmp.Or(c.String("since"), standard))
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
@@ -49,15 +49,6 @@ func explainCommand() *cli.Command {
 			})
 		},
 	})
-}
-
-// ago returns the time that is this long ago.
-func ago(since string) (time.Time, error) {
-	length, err := text.ParseDuration(since)
-	if err == nil && length == 0 {
-		err = fmt.Errorf("the time must be more than 0")
-	}
-	return time.Now().Add(-length), err
 }
 
 // subjectOf reads the arguments. A number alone is refused: it can be that of a job or of a request.
@@ -100,11 +91,7 @@ func subjectOf(args []string) (explain.Subject, error) {
 // not have. A job may be known to Slurm alone.
 func knows(c *cli.Context, s site.Site, log *journal.Journal, subject explain.Subject) error {
 	if subject.Node != "" {
-		unknown, err := client.UnknownNodes(c.Context, s, log, nodeset.Of(subject.Node))
-		if err == nil && !unknown.Empty() {
-			err = usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
-		}
-		return err
+		return demandKnown(c, s, log, nodeset.Of(subject.Node))
 	}
 	if subject.Request == 0 {
 		return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/usage"
 )
 
 func historyCommand() *cli.Command {
@@ -50,7 +52,7 @@ func historyCommand() *cli.Command {
 
 func historyFilter(c *cli.Context, since string) (f explain.Filter, err error) {
 	f.Job, f.Request, f.Host = c.Int64("job"), reconfigure.RequestID(c.Int64("request")), c.String("host")
-	if f.Since, err = ago(since); err != nil {
+	if f.Since, err = usage.Since(time.Now(), since); err != nil {
 		return f, err
 	}
 	if nodes := c.String("node"); nodes != "" {

@@ -83,11 +83,8 @@ func showUsage(
 		if err := client.KnowsGroup(s, c.String("group")); err != nil {
 			return usagef(c, "%v", err)
 		}
-		if unknown, err := client.UnknownNodes(c.Context, s, log, pick.Nodes); err != nil {
+		if err := demandKnown(c, s, log, pick.Nodes); err != nil {
 			return err
-		} else if !unknown.Empty() {
-			return usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name",
-				unknown)
 		}
 		what, err := read(s, log, pick)
 		if err != nil {

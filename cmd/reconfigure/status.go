@@ -9,6 +9,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/client"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
@@ -87,11 +89,21 @@ func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Repor
 	}
 	report, err = client.Status(c.Context, s, notes(c))
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
-		err = usagef(
-			c,
-			"no node group in group_vars/all.yml declares %s, and no instance is known of such a name",
-			unknown,
-		)
+		err = unknownNodes(c, unknown)
 	}
 	return report, err
+}
+
+// unknownNodes is the error for names that no source knows.
+func unknownNodes(c *cli.Context, unknown nodeset.NodeSet) error {
+	return usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
+}
+
+// demandKnown returns an error for nodes that are not declared and had no instance.
+func demandKnown(c *cli.Context, s site.Site, log *journal.Journal, nodes nodeset.NodeSet) error {
+	unknown, err := client.UnknownNodes(c.Context, s, log, nodes)
+	if err == nil && !unknown.Empty() {
+		err = unknownNodes(c, unknown)
+	}
+	return err
 }

@@ -65,7 +65,8 @@ func TestASiteFolderHasItsOwnRolesFilesAndVariables(t *testing.T) {
 	r.Command = "/usr/bin/reconfigure"
 	write(t, filepath.Join(r.Dir, "ansible", "roles", "site_compute", "tasks", "main.yml"),
 		"- {name: On the node, ansible.builtin.command: touch "+filepath.Join(r.Dir, "touched")+"}\n")
-	write(t, filepath.Join(r.Dir, "ansible", "group_vars", "cluster.yml"), "own: of the cluster\nslurm_directory: /etc/slurm\n")
+	write(t, filepath.Join(r.Dir, "ansible", "group_vars", "cluster.yml"),
+		"own: of the cluster\nslurm_directory: /etc/slurm\n")
 	write(t, filepath.Join(r.Dir, "ansible", "host_vars", "node01.yml"), "own: of the node\n")
 	write(t, filepath.Join(r.Dir, "ansible", "files", "site", "prolog.1.all"), "a file")
 	configure(`"variable of the node, a file, program /usr/bin/reconfigure"`)

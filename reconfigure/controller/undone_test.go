@@ -18,7 +18,9 @@ func TestUndone(t *testing.T) {
 	touched := request(1, resume, "a")
 	touched.Touched = true
 	putOff := request(1, resume, "a")
-	putOff.Deferred = []reconfigure.Deferral{{Request: 1, Kind: reconfigure.CannotPlan, Reason: "the cloud does not answer"}}
+	putOff.Deferred = []reconfigure.Deferral{
+		{Request: 1, Kind: reconfigure.CannotPlan, Reason: "the cloud does not answer"},
+	}
 	anna := request(2, suspend, "a")
 	anna.Caller = "anna"
 	settled := request(2, suspend, "a", "b")

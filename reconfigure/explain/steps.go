@@ -118,7 +118,8 @@ func (w *walker) begin(e reconfigure.Event, r Result) *Step {
 	w.current = len(w.steps)
 	w.steps = append(w.steps, Step{
 		Begin: e.Time, Source: cmp.Or(work.source, Worker), Nodes: nodeset.Of(w.node),
-		What: cmp.Or(work.what, string(e.Phase)), Result: r, Link: Link{Request: w.requests[e.Plan], Plan: e.Plan}, phase: e.Phase,
+		What: cmp.Or(work.what, string(e.Phase)), Result: r,
+		Link: Link{Request: w.requests[e.Plan], Plan: e.Plan}, phase: e.Phase,
 	})
 	return &w.steps[w.current]
 }

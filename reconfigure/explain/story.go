@@ -205,8 +205,9 @@ func (f Facts) instances(node string) []Step {
 	for _, l := range f.byNode[node] {
 		step := Step{
 			Begin: l.Made, End: l.Removed, Source: Cloud, Nodes: nodeset.Of(node),
-			What: "has instance " + text.OneLine(l.Instance), Result: Lasts, Reason: text.OneLine(fmt.Sprintf("image %s, flavor %s", cmp.Or(l.Image, l.ImageID),
-				cmp.Or(l.Flavor, l.FlavorID))),
+			What: "has instance " + text.OneLine(l.Instance), Result: Lasts,
+			Reason: text.OneLine(fmt.Sprintf("image %s, flavor %s",
+				cmp.Or(l.Image, l.ImageID), cmp.Or(l.Flavor, l.FlavorID))),
 			Link: Link{Plan: l.Plan, Instance: text.OneLine(l.Instance), Host: text.OneLine(l.Host)},
 		}
 		if l.Ended() {

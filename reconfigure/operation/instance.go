@@ -11,7 +11,7 @@ type instance struct {
 	origin               origin
 	finished             bool         // Terraform has not tainted it
 	settled              <-chan error // Terraform's own verdict on a change that was delivered before it; nil: it is known
-	cleaned              bool         // the disk was cleaned for an image, or may have been, and the node is not made anew yet
+	cleaned              bool         // the disk was or may have been cleaned for an image, and is not made anew yet
 }
 
 // origin says where an instance comes from.

@@ -32,10 +32,10 @@ type bench struct {
 	provisioner *provision.Provisioner
 	end         context.CancelFunc
 
-	lock    sync.Mutex
-	jobs    nodeset.NodeSet // nodes on which a job runs
-	silent  error           // why Slurm does not answer
-	crowded nodeset.NodeSet // nodes without room
+	lock   sync.Mutex
+	jobs   nodeset.NodeSet // nodes on which a job runs
+	silent error           // why Slurm does not answer
+	noRoom nodeset.NodeSet // nodes without room
 }
 
 // test runs in a synctest bubble. The group has the nodes p1 to p8.
@@ -69,7 +69,7 @@ func test(t *testing.T, do func(*bench)) {
 			NoRoom: func(refused reconfigure.Failures) {
 				b.lock.Lock()
 				defer b.lock.Unlock()
-				b.crowded = b.crowded.Union(refused.Nodes())
+				b.noRoom = b.noRoom.Union(refused.Nodes())
 			},
 			Note: func(map[int64]bool, string) {},
 		})
@@ -371,7 +371,7 @@ func TestInstanceInErrorFailsItsOrderAlone(t *testing.T) {
 			b.Errorf("p3: %v", err)
 		}
 		b.want("p4", nil, all[1].err)
-		b.want("without room", nodeset.Of("p3"), b.crowded)
+		b.want("without room", nodeset.Of("p3"), b.noRoom)
 	})
 }
 
@@ -530,7 +530,7 @@ func TestNodeWithoutRoomLeavesTheRun(t *testing.T) {
 		all := b.all(b.creates("p3"), b.creates("p4"))
 		b.want("p3", nil, all[0].err)
 		b.want("p4", reconfigure.ClassQuota, reconfigure.ClassOf(all[1].err))
-		b.want("without room", nodeset.Of("p4"), b.crowded)
+		b.want("without room", nodeset.Of("p4"), b.noRoom)
 		b.want("first call", "apply create p3", b.Calls()[0])
 	})
 }

@@ -43,12 +43,17 @@ func ParseFilter(now time.Time, jobs []string, nodes, instance, since string) (F
 	case since == "":
 		since = "1d"
 	}
+	f.Since, err = Since(now, since)
+	return f, err
+}
+
+// Since returns the time that is a duration, as in 30d or 12h, before now. The duration must be more than 0.
+func Since(now time.Time, since string) (time.Time, error) {
 	length, err := text.ParseDuration(since)
 	if err == nil && length == 0 {
 		err = errors.New("the time must be more than 0")
 	}
-	f.Since = now.Add(-length)
-	return f, err
+	return now.Add(-length), err
 }
 
 // Select returns the jobs that match; an empty list, not nil, if none does.
