@@ -374,3 +374,37 @@ type blindCloud struct{ operation.Cloud }
 func (blindCloud) Servers(context.Context, nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	return nil, nil
 }
+
+// disks is a Waiter that records which instances it is told to have a new disk.
+type disks struct {
+	operation.Waiter
+	anew map[string]bool
+}
+
+func (d disks) Wait(ctx context.Context, i reconfigure.Instance, newDisk bool) error {
+	d.anew[i.Node] = newDisk
+	return d.Waiter.Wait(ctx, i, newDisk)
+}
+
+// The worker that has ended may have learned the host key of the adopted instance, and the console may not show it
+// again.
+func TestTheHostKeyOfAnAdoptedInstanceIsNotForgotten(t *testing.T) {
+	test(t, func(l *lab) {
+		seen := disks{l.deps.Waiter, map[string]bool{}}
+		l.deps.Waiter = seen
+		since := time.Now()
+		l.PowersUp("p3", "p4")
+		l.wants(reconfigure.Create, "p3")
+		l.KillDuring(0, simulate.Unwritten)
+		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+		l.start().wait()
+		l.operator().Wait()
+		l.restart()
+		time.Sleep(time.Minute)
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.change("p3").Since = since
+		l.wantDone("p3", "p4")
+		l.want("nodes with a new disk", map[string]bool{"p3": false, "p4": true}, seen.anew)
+	})
+}

@@ -398,3 +398,36 @@ func (l *lab) saidOf(r *round) map[string]string {
 	}
 	return said
 }
+
+// planned is Terraform for one shard, and records the action that each plan has for a node.
+type planned struct {
+	operation.Provisioner
+	node    string
+	actions *[]reconfigure.Action
+}
+
+func (p planned) Preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {
+	if c, ok := plan.Of(p.node); ok {
+		*p.actions = append(*p.actions, c.Action)
+	}
+	return p.Provisioner.Preview(ctx, plan)
+}
+
+// A started instance that does not answer is removed, so the next attempt makes one instead of starting it.
+func TestAStartIsRetriedByACreation(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.running.Wait()
+		l.restart()
+		var actions []reconfigure.Action
+		shards := l.deps.Provisioner
+		l.deps.Provisioner = func(shard string) operation.Provisioner { return planned{shards(shard), "p3", &actions} }
+		l.resumed("p3")
+		l.change("p3").Retries = 1
+		l.change("p3").Deadline = time.Now().Add(time.Hour)
+		l.Order(simulate.NoSSH, "p3")
+		l.Then(simulate.AfterWait, func() { l.Clear(simulate.NoSSH) })
+		l.wantDone("p3")
+		l.want("asked of Terraform", []reconfigure.Action{reconfigure.Start, reconfigure.Remove, reconfigure.Create},
+			slices.Compact(actions))
+	})
+}

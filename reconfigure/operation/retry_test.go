@@ -485,3 +485,20 @@ func TestANodeThatIsGivenUpDoesNotWaitForThePlaybooks(t *testing.T) {
 		}
 	})
 }
+
+// An administrator who has drained a node wants to inspect its instance. That of the first attempt is removed for the
+// second, which gets none: what is left of it in the cloud is no instance to inspect.
+func TestADrainKeepsNothingOfAnAttemptThatMadeNoInstance(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersUp("p3")
+		l.asks(reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("p3")})
+		l.change("p3").Retries = 1
+		l.Drained("looked at by root", "p3")
+		l.Order(simulate.RebootFails, "p3")
+		l.Order(simulate.NoValidHost, "p3")
+		l.carry()
+		l.wantOrder("apply delete p3", "apply create p3", "apply delete p3")
+		l.want("instance", reconfigure.Instance{}, l.Node("p3").Instance)
+	})
+}

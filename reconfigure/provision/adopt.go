@@ -36,6 +36,7 @@ func (t *run) adoptKnown(ctx context.Context, calls []*call) []*call {
 		}
 		if !ok {
 			s, ok = t.adoptable(c.In)
+			taken[c] = ok && !c.In.takes()
 		}
 		if ok {
 			servers[c.In.node()] = s
