@@ -113,10 +113,18 @@ test-tofu: tools ## run the tests of package terraform with OpenTofu, which is b
 	go run ./lab/tools/cmd/install --tofu
 	TF_CLI_CONFIG_FILE= EIFFEL_TERRAFORM=$(TOOLS)/bin/tofu EIFFEL_PLUGINS=$(TOOLS)/plugins-tofu go test -count 1 ./reconfigure/terraform
 
+.PHONY: tools-provider
+tools-provider: tools # the newest version of the provider for OpenStack that is admitted
+	EIFFEL_PROVIDER=3.4.0 go run ./lab/tools/cmd/install
+
+.PHONY: test-provider
+test-provider: tools-provider releasecheck ## run Terraform and a cluster with the newest provider for OpenStack, for minutes
+	bin/releasecheck --only 'provider-3 labcloud-provider-3'
+
 # Not part of `make test`: it takes hours, and installs 3.5 GB of Debian's packages. Run it before a release. The
 # program is built, since `go run` does not forward SIGTERM.
 .PHONY: release-check
-release-check: releasecheck tools-systemd tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/how-it-works/tested.md
+release-check: releasecheck tools-systemd tools-provider tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/how-it-works/tested.md
 	go run ./lab/tools/cmd/install --openstack
 	bin/releasecheck
 	$(MAKE) fuzz properties

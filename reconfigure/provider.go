@@ -115,8 +115,9 @@ type Made struct {
 
 // Plugin is a provider of Terraform, with the versions that are supported.
 type Plugin struct {
-	Source         string // in the registry, as in required_providers
-	Oldest, Tested string // the oldest version that works, and the one with which the tests run
+	Source string   // in the registry, as in required_providers
+	Oldest string   // the oldest version that works
+	Tested []string // the versions with which the tests run
 }
 
 // CloudCommands are the beginnings of commands; the id of an instance or a port is appended.

@@ -12,23 +12,13 @@ import (
 	"regexp"
 )
 
-// quickPatch is the version of the patch that shortens the waits; a provider with another one is built again. It is the
-// last part of the module's path in the binary's build information.
-const quickPatch = "provider-1.54.1-quick-1"
-
-// fixedWaits are the provider's files with fixed waits for resources of the root module, and the number of waits in
-// each.
-var fixedWaits = map[string]int{
-	"resource_openstack_compute_instance_v2.go":         12,
-	"resource_openstack_networking_port_v2.go":          2,
-	"resource_openstack_networking_floatingip_v2.go":    2,
-	"resource_openstack_networking_secgroup_v2.go":      1,
-	"resource_openstack_networking_secgroup_rule_v2.go": 1,
-}
+// quickPatch is the version of the patch that shortens the waits; a provider with another one is built again. It is
+// the last part of the module's path in the binary's build information.
+func (p provider) quickPatch() string { return "provider-" + p.version + "-quick-1" }
 
 // fixedWait matches two fields of a retry.StateChangeConf: the delay of the first poll, and the least time between two
 // polls.
-var fixedWait = regexp.MustCompile(`(?m)^(\s+)Delay:\s+\d+ \* time\.Second,\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
+var fixedWait = regexp.MustCompile(`(?m)^(\s+)Delay:\s+(?:0|\d+ \* time\.Second),\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
 
 // shorten replaces the fixed waits of one of the provider's files. With a PollInterval, the time between polls stays
 // constant.
@@ -42,8 +32,8 @@ func shorten(source []byte, want int) ([]byte, error) {
 
 // buildQuick builds the provider with its fixed waits shortened, from a copy of
 // its module: `go build -overlay` refuses files of the module cache.
-func buildQuick(ctx context.Context, wrapper, file string) (err error) {
-	source, err := moduleDir(ctx, wrapper, providerModule)
+func (p provider) buildQuick(ctx context.Context, wrapper, file string) (err error) {
+	source, err := moduleDir(ctx, wrapper, p.module)
 	if err != nil {
 		return err
 	}
@@ -55,11 +45,11 @@ func buildQuick(ctx context.Context, wrapper, file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	patched := filepath.Join(dir, quickPatch)
+	patched := filepath.Join(dir, p.quickPatch())
 	if err := os.CopyFS(patched, os.DirFS(source)); err != nil {
 		return fmt.Errorf("copy provider: %w", err)
 	}
-	for name, want := range fixedWaits {
+	for name, want := range p.waits {
 		if err := shortenFile(filepath.Join(patched, "openstack", name), want); err != nil {
 			return err
 		}
@@ -67,12 +57,12 @@ func buildQuick(ctx context.Context, wrapper, file string) (err error) {
 	if err := copyModule(wrapper, dir); err != nil {
 		return err
 	}
-	replace := exec.CommandContext(ctx, "go", "mod", "edit", "-replace", providerModule+"="+patched)
+	replace := exec.CommandContext(ctx, "go", "mod", "edit", "-replace", p.module+"="+patched)
 	replace.Dir = dir
 	if out, err := replace.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", replace, err, out)
 	}
-	return build(ctx, dir, providerModule, file)
+	return build(ctx, dir, p.module, file)
 }
 
 // moduleDir returns the folder in the module cache of a module that wrapper requires.
@@ -116,8 +106,8 @@ func copyModule(from, to string) error {
 }
 
 // isQuick reports whether the file is the provider with the patch quickPatch.
-func isQuick(file string) bool {
+func (p provider) isQuick(file string) bool {
 	info, err := buildinfo.ReadFile(file)
-	return err == nil && info.Main.Path == providerModule && info.Main.Replace != nil &&
-		filepath.Base(info.Main.Replace.Path) == quickPatch
+	return err == nil && info.Main.Path == p.module && info.Main.Replace != nil &&
+		filepath.Base(info.Main.Replace.Path) == p.quickPatch()
 }

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"fmt"
@@ -12,22 +13,61 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The versions that the tests use: the last Terraform with a free license, and the version of the provider that the
-// root module allows.
+// TerraformVersion is the version that the tests use: the last one with a free license.
+const TerraformVersion = "1.5.7"
+
+const terraformModule = "github.com/hashicorp/terraform"
+
+// provider is a release of Terraform's provider for OpenStack.
+type provider struct {
+	version string
+	module  string
+	wrapper string         // the folder of our module that requires it
+	suffix  string         // of the folders of its mirrors
+	waits   map[string]int // the number of fixed waits in each of its files for resources of the root module
+}
+
+// The versions of the provider that the root module admits and the tests use: the oldest one, which `make test` uses,
+// and the newest one.
 const (
-	TerraformVersion = "1.5.7"
-	ProviderVersion  = "1.54.1"
+	ProviderVersion       = "1.54.1"
+	NewestProviderVersion = "3.4.0"
 )
 
-const (
-	terraformModule = "github.com/hashicorp/terraform"
-	providerModule  = "github.com/terraform-provider-openstack/terraform-provider-openstack"
-)
+// releases returns the releases of the provider, by their versions.
+func releases() map[string]provider {
+	const module = "github.com/terraform-provider-openstack/terraform-provider-openstack"
+	waits := func(instance int) map[string]int {
+		return map[string]int{
+			"resource_openstack_compute_instance_v2.go":         instance,
+			"resource_openstack_networking_port_v2.go":          2,
+			"resource_openstack_networking_floatingip_v2.go":    2,
+			"resource_openstack_networking_secgroup_v2.go":      1,
+			"resource_openstack_networking_secgroup_rule_v2.go": 1,
+		}
+	}
+	return map[string]provider{
+		ProviderVersion: {version: ProviderVersion, module: module, wrapper: "provider", waits: waits(12)},
+		NewestProviderVersion: {
+			version: NewestProviderVersion, module: module + "/v3", wrapper: "provider3",
+			suffix: "-" + NewestProviderVersion, waits: waits(13),
+		},
+	}
+}
 
-// providerBinary returns the provider's path in a filesystem mirror with the unpacked layout.
-func providerBinary(plugins string) string {
+// selected returns the release of the provider that the tools use: EIFFEL_PROVIDER names its version.
+func selected() (provider, error) {
+	want := cmp.Or(os.Getenv("EIFFEL_PROVIDER"), ProviderVersion)
+	if p, ok := releases()[want]; ok {
+		return p, nil
+	}
+	return provider{}, fmt.Errorf("EIFFEL_PROVIDER is %q, and not %s or %s", want, ProviderVersion, NewestProviderVersion)
+}
+
+// binary returns the provider's path in a filesystem mirror with the unpacked layout.
+func (p provider) binary(plugins string) string {
 	return filepath.Join(plugins, "registry.terraform.io", "terraform-provider-openstack", "openstack",
-		ProviderVersion, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+ProviderVersion)
+		p.version, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+p.version)
 }
 
 // TerraformRC returns a CLI configuration that uses providers from the mirror only, without network access.

@@ -23,7 +23,8 @@ func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error
 		return err
 	}
 	binary := filepath.Join(filepath.Dir(p.Terraform), "tofu")
-	mirror := filepath.Join(filepath.Dir(p.Plugins), "plugins-tofu")
+	release := releases()[p.ProviderVersion]
+	mirror := filepath.Join(filepath.Dir(p.Plugins), "plugins-tofu"+release.suffix)
 	return install(ctx, checkout, progress, append(chains(checkout, p), chain{{
 		"tofu " + TofuVersion,
 		func() bool { return builtFrom(binary, tofuModule, TofuVersion) },
@@ -32,13 +33,13 @@ func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error
 			return build(ctx, filepath.Join(checkout, "lab", "tools", "tofu"), tofuModule+"/cmd/tofu", binary,
 				"-ldflags=-X "+tofuModule+"/version.dev=no")
 		},
-	}, tofuMirror(p.Plugins, mirror), tofuMirror(p.QuickPlugins, mirror+"-quick")}))
+	}, release.tofuMirror(p.Plugins, mirror), release.tofuMirror(p.QuickPlugins, mirror+"-quick")}))
 }
 
 // tofuMirror is a step that makes a mirror with the provider from another mirror, under the name of OpenTofu's
 // registry.
-func tofuMirror(from, to string) step {
-	provider := filepath.Dir(providerBinary(from))
+func (p provider) tofuMirror(from, to string) step {
+	provider := filepath.Dir(p.binary(from))
 	link := strings.Replace(strings.Replace(provider, from, to, 1), "registry.terraform.io", "registry.opentofu.org", 1)
 	return step{
 		filepath.Base(to),

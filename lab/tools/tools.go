@@ -30,6 +30,8 @@ type Paths struct {
 	// QuickPlugins and QuickTerraformRC are the same for a provider with shortened waits: see Quick.
 	QuickPlugins     string
 	QuickTerraformRC string
+	// ProviderVersion is the version of this provider.
+	ProviderVersion string
 	// Image is the root file system at the bottom of every machine's image.
 	Image string
 	// Systemd and Trixie are the same with systemd, for Debian 12 and Debian 13. Only [InstallSystemd] installs
@@ -64,17 +66,22 @@ func paths(checkout string) (Paths, error) {
 	if err != nil {
 		return Paths{}, fmt.Errorf("find tools: %w", err)
 	}
+	release, err := selected()
+	if err != nil {
+		return Paths{}, err
+	}
 	// Several checkouts may share the tools of one by a symbolic link. All of them must write the same paths to the
 	// CLI configuration.
 	if target, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = target
 	}
 	return Paths{
+		ProviderVersion:  release.version,
 		Terraform:        filepath.Join(dir, "bin", "terraform"),
-		Plugins:          filepath.Join(dir, "plugins"),
-		TerraformRC:      filepath.Join(dir, "terraformrc"),
-		QuickPlugins:     filepath.Join(dir, "plugins-quick"),
-		QuickTerraformRC: filepath.Join(dir, "terraformrc-quick"),
+		Plugins:          filepath.Join(dir, "plugins"+release.suffix),
+		TerraformRC:      filepath.Join(dir, "terraformrc"+release.suffix),
+		QuickPlugins:     filepath.Join(dir, "plugins"+release.suffix+"-quick"),
+		QuickTerraformRC: filepath.Join(dir, "terraformrc"+release.suffix+"-quick"),
 		Image:            filepath.Join(dir, "image", "base"),
 		Systemd:          filepath.Join(dir, "image", "systemd"),
 		Trixie:           filepath.Join(dir, "image", "trixie"),
@@ -100,6 +107,7 @@ type chain []step
 // chains returns the steps for the demo and the tests. The first chain must be installed before the others.
 func chains(checkout string, p Paths) []chain {
 	wrapper := func(name string) string { return filepath.Join(checkout, "lab", "tools", name) }
+	release := releases()[p.ProviderVersion]
 	return []chain{{packagesStep("Debian packages", debianPackages())}, {
 		{
 			"terraform " + TerraformVersion,
@@ -107,20 +115,20 @@ func chains(checkout string, p Paths) []chain {
 			func(ctx context.Context) error { return build(ctx, wrapper("terraform"), terraformModule, p.Terraform) },
 		},
 		{
-			"terraform-provider-openstack " + ProviderVersion,
+			"terraform-provider-openstack " + release.version,
 			func() bool {
-				file := providerBinary(p.Plugins)
-				return builtFrom(file, providerModule, ProviderVersion) && !isQuick(file)
+				file := release.binary(p.Plugins)
+				return builtFrom(file, release.module, release.version) && !release.isQuick(file)
 			},
 			func(ctx context.Context) error {
-				return build(ctx, wrapper("provider"), providerModule, providerBinary(p.Plugins))
+				return build(ctx, wrapper(release.wrapper), release.module, release.binary(p.Plugins))
 			},
 		},
 		{
-			"terraform-provider-openstack " + ProviderVersion + " without its fixed waits",
-			func() bool { return isQuick(providerBinary(p.QuickPlugins)) },
+			"terraform-provider-openstack " + release.version + " without its fixed waits",
+			func() bool { return release.isQuick(release.binary(p.QuickPlugins)) },
 			func(ctx context.Context) error {
-				return buildQuick(ctx, wrapper("provider"), providerBinary(p.QuickPlugins))
+				return release.buildQuick(ctx, wrapper(release.wrapper), release.binary(p.QuickPlugins))
 			},
 		},
 		cliConfig("terraformrc", p.TerraformRC, p.Plugins),

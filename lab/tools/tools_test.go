@@ -69,7 +69,7 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if want := "Installed terraform-provider-openstack/openstack v" +
-		ProviderVersion; !strings.Contains(string(out), want) {
+		p.ProviderVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
 	}
 }
@@ -82,9 +82,10 @@ func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if original, quick := providerBinary(p.Plugins),
-		providerBinary(p.Quick().Plugins); isQuick(original) || !isQuick(quick) {
-		t.Errorf("%s quick: %v, %s quick: %v", original, isQuick(original), quick, isQuick(quick))
+	release := releases()[p.ProviderVersion]
+	if original, quick := release.binary(p.Plugins),
+		release.binary(p.Quick().Plugins); release.isQuick(original) || !release.isQuick(quick) {
+		t.Errorf("%s quick: %v, %s quick: %v", original, release.isQuick(original), quick, release.isQuick(quick))
 	}
 	if text, err := os.ReadFile(p.Quick().TerraformRC); err != nil || !strings.Contains(string(text), p.QuickPlugins) {
 		t.Errorf("%s: %s, %v", p.Quick().TerraformRC, text, err)

@@ -34,7 +34,7 @@ func supported(p reconfigure.Provider) map[Program]support {
 		Terraform: {"1.5.0", []string{"1.5.7"},
 			"remove it from PATH (Terraform 1.5.7 is then downloaded), or set reconfigure: {terraform: PATH}"},
 		Plugin: {
-			p.Plugin.Oldest, []string{p.Plugin.Tested},
+			p.Plugin.Oldest, p.Plugin.Tested,
 			"terraform/" + p.Name + "/versions.tf has the constraint; then terraform init -upgrade",
 		},
 		Ansible: {"2.14.0", []string{"2.14", "2.19"}, "install that version, first on PATH"},

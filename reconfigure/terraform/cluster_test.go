@@ -123,18 +123,42 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	return c
 }
 
+// newLagging returns a cluster whose Terraform sees a change later than the cloud has made it: each change takes the
+// cloud half a second, and the provider with its own waits looks first after ten seconds (1.54.1), or at once and then
+// every three seconds (3.4.0).
+func newLagging(t *testing.T) *cluster {
+	c := newCluster(t, func(cfg *labcloud.Config) {
+		const change = time.Second / 2
+		cfg.Timings = labcloud.Timings{
+			Build: change, Rebuild: change, Reboot: change, Resize: change, Delete: change, Power: change,
+		}
+	})
+	c.provider("plugins")
+	return c
+}
+
 // provider selects a build of the provider by its folder among the tools.
 func (c *cluster) provider(folder string) {
 	c.Helper()
-	c.write("terraformrc", fmt.Sprintf(
-		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", c.plugins(folder)))
+	c.mirror(c.plugins(folder))
 }
 
-// plugins returns the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build; the others
-// are beside it.
+// mirror makes a folder the only source of providers.
+func (c *cluster) mirror(folder string) {
+	c.Helper()
+	c.write("terraformrc", fmt.Sprintf(
+		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", folder))
+}
+
+// plugins returns the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build, else
+// EIFFEL_PROVIDER its version; the others are beside it.
 func (c *cluster) plugins(folder string) string {
 	c.Helper()
-	path := tool(c.T, "EIFFEL_PLUGINS", "plugins") + strings.TrimPrefix(folder, "plugins")
+	usual := "plugins"
+	if version := os.Getenv("EIFFEL_PROVIDER"); version != "" {
+		usual += "-" + version
+	}
+	path := tool(c.T, "EIFFEL_PLUGINS", usual) + strings.TrimPrefix(folder, "plugins")
 	if _, err := os.Stat(path); err != nil {
 		c.Fatal(err)
 	}

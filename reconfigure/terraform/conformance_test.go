@@ -16,7 +16,7 @@ func TestDriverIsAProvisioner(t *testing.T) {
 	operationtest.TestProvisioner(t, func(t *testing.T, late bool) operationtest.ProvisionerSetup {
 		c := newCluster(t, nil)
 		if late {
-			c.provider("plugins") // it waits ten seconds
+			c = newLagging(t)
 		}
 		d := c.open()
 		return operationtest.ProvisionerSetup{

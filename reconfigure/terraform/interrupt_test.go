@@ -282,8 +282,7 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 
 func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
-	c.provider("plugins") // with its fixed wait, which is interrupted
+	c := newLagging(t)
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -371,7 +370,15 @@ func TestInterruptLosesNothing(t *testing.T) {
 		failures = c.interrupted(d, create, "the call hangs", posted.Load)
 	}
 	c.wantCutOff(failures, true, "node01")
-	if s := c.servers()["node01"]; s.Status != "BUILD" {
+	switch s := c.servers()["node01"]; s.Status {
+	case "BUILD":
+	case "": // provider 3.4.0 has cancelled the call, so the cloud makes nothing
+		if failures := c.carryOut(d, create); len(failures) > 0 {
+			t.Errorf("the second creation: %v", failures)
+		}
+		c.wantClean(d)
+		return
+	default:
 		t.Fatalf("the server is to be built: %+v", s)
 	}
 
@@ -393,8 +400,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 
 func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
-	c.provider("plugins") // with its fixed wait, which is interrupted
+	c := newLagging(t)
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -469,8 +475,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 
 func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
-	c.provider("plugins") // with its fixed wait, which is interrupted
+	c := newLagging(t)
 	d := c.open()
 	desired := c.deployed("node01", "node02")
 	c.deploy(d, desired)

@@ -24,8 +24,7 @@ func with(nodes map[string]reconfigure.Spec, node string, power reconfigure.Powe
 // instance. The provider writes the planned power state to the state, even if it is interrupted.
 func TestStopIsInterruptedAndAdopted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
-	c.provider("plugins") // it waits ten seconds
+	c := newLagging(t)
 	d := c.open()
 	all := c.deployed("n1")
 	c.deploy(d, all)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -24,7 +25,8 @@ const lockAnswer = 10 * time.Second
 
 // Preview has Terraform plan the changes of p in this shard, and saves that plan. If it has changes that p does not
 // name, the error is a *reconfigure.Refusal. If Terraform cannot plan because of single nodes, it is a
-// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError, with
+// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes, except
+// that attributes of an older version of the provider may be removed from the state. A *LockedError, with
 // reconfigure.ClassLocked, means that another process has locked the state. Preview returns it after lockAnswer
 // instead of the lock timeout, since Terraform names the holder only when it gives up. Preview may be retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
@@ -98,7 +100,7 @@ func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, ar
 			return preview, nil
 		}
 	}
-	theirs, err := d.show(ctx, dir)
+	theirs, err := d.readBack(ctx, dir, p, args, m)
 	if err != nil {
 		return preview, err
 	}
@@ -244,7 +246,7 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 	if _, _, err := d.savePlan(ctx, dir, p, args, m); err != nil {
 		return nil, err
 	}
-	return d.show(ctx, dir)
+	return d.readBack(ctx, dir, p, args, m)
 }
 
 // savePlan saves Terraform's plan in dir. It returns Terraform's events, and whether the plan changes anything.
@@ -279,15 +281,20 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	return said, changes, nil
 }
 
+// show reads the plan that is saved in dir. It returns errOldAttributes if conform must be called first.
 func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err error) {
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
 		saved, err = tf.ShowPlanFile(ctx, filepath.Join(dir, savedPlan))
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
+	if err == nil {
+		return saved, nil
 	}
-	return saved, nil
+	err = fmt.Errorf("terraform show: %w", orDone(ctx, err))
+	if strings.Contains(err.Error(), "unsupported attribute") {
+		err = fmt.Errorf("%w: %w", errOldAttributes, err)
+	}
+	return nil, err
 }
 
 // culprits returns the nodes of p because of which Terraform could not plan; nil if any error belongs to something

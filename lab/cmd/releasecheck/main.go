@@ -25,6 +25,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
 // page is the file for the results.
@@ -54,6 +55,7 @@ func suites() []suite {
 	both := []string{"./lab/e2e/campaign", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/resize",
 		"./lab/e2e/security", "./lab/e2e/update"}
 	const full, large = generation.FullVariable + "=1", "EIFFEL_RELEASE_CHECK=1"
+	const newest = "EIFFEL_PROVIDER=" + tools.NewestProviderVersion
 	return []suite{
 		{name: "conformance-labcloud", parts: []part{{name: "labcloud"}}, packages: []string{"./lab/labcloud"},
 			run: "TestItAnswersAsOpenStackDoes"},
@@ -65,6 +67,10 @@ func suites() []suite {
 			}},
 		{name: "labcloud", parts: []part{{name: "a cluster on labcloud"}}, packages: []string{"./lab/e2e/clouds"},
 			environ: []string{"EIFFEL_E2E_CLOUD=labcloud"}},
+		{name: "provider-3", parts: []part{{name: "Terraform with the provider " + tools.NewestProviderVersion}},
+			packages: []string{"./reconfigure/terraform"}, environ: []string{newest}},
+		{name: "labcloud-provider-3", parts: []part{{name: "a cluster on labcloud, with the provider " + tools.NewestProviderVersion}},
+			packages: []string{"./lab/e2e/clouds"}, environ: []string{"EIFFEL_E2E_CLOUD=labcloud", newest}},
 		{name: "openstack", parts: []part{{"a cluster on OpenStack (Nova)", "nova-api", ""}},
 			packages: []string{"./lab/e2e/clouds"}, environ: []string{"EIFFEL_E2E_CLOUD=openstack"}},
 		{name: "debian-12", parts: []part{{"a cluster on Debian 12 (Slurm)", "slurmctld", ".tools/image/systemd"}},

@@ -23,7 +23,7 @@ const domainType = "libvirt_domain"
 func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
 		Name:   "libvirt",
-		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: "0.8.3"},
+		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: []string{"0.8.3"}},
 		Module: reconfigure.RootModule{
 			Instance: domainType, Replace: "terraform_data", Read: made, Class: providerClass,
 			RefreshRemovals: true,

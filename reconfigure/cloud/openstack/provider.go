@@ -25,7 +25,8 @@ func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
 		Name: "openstack",
 		Plugin: reconfigure.Plugin{
-			Source: "terraform-provider-openstack/openstack", Oldest: "1.54.0", Tested: "1.54.1",
+			Source: "terraform-provider-openstack/openstack", Oldest: "1.54.0",
+			Tested: []string{"1.54.1", "3.4.0"},
 		},
 		Module: reconfigure.RootModule{
 			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,

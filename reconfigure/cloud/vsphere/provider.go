@@ -19,7 +19,7 @@ import (
 func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
 		Name:   "vsphere",
-		Plugin: reconfigure.Plugin{Source: "hashicorp/vsphere", Oldest: "1.24.3", Tested: "1.24.3"},
+		Plugin: reconfigure.Plugin{Source: "hashicorp/vsphere", Oldest: "1.24.3", Tested: []string{"1.24.3"}},
 		Module: reconfigure.RootModule{
 			Instance: "vsphere_virtual_machine", Replace: "terraform_data", Read: made, Class: providerClass,
 			RefreshRemovals: true,
