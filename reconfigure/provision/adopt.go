@@ -164,11 +164,15 @@ func (t *run) adoptAll(
 		adopted  nodeset.NodeSet
 		failures reconfigure.Failures
 	)
-	state, err := t.terraform.State(ctx)
-	if err == nil { // else the map of nodes is unknown, and Adopt would write an empty one
+	err := t.updating(ctx, func() error {
+		state, err := t.terraform.State(ctx)
+		if err != nil { // the map of nodes is unknown, and Adopt would write an empty one
+			return err
+		}
 		plan.Desired = state.Desired
 		adopted, failures, err = t.terraform.Adopt(ctx, plan, servers)
-	}
+		return err
+	})
 	for _, d := range cut {
 		node := d.call.In.node()
 		if _, asked := servers[node]; !asked {

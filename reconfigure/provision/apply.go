@@ -48,7 +48,9 @@ func (t *run) apply(ctx context.Context, preview reconfigure.Preview, calls []*c
 	if ctx.Err() != nil {
 		return false
 	}
-	t.forgotten() // after one run: the next plan for such a node completes it in any case
+	if err == nil {
+		t.forgotten(nil)
+	}
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
@@ -262,7 +264,7 @@ func (t *run) conclude(
 			d.on(fails)
 		}
 		t.afterInterrupt(ctx, given(deliveries))
-		return len(t.forget) > 0
+		return false
 	}
 	var cut, rest []*delivery
 	untried := reconfigure.Failures{}
@@ -392,10 +394,11 @@ func (d *delivery) pending(servers []reconfigure.Server) bool {
 	return comes || removes && d.old(servers)
 }
 
-// forgotten finishes the calls whose instance is gone, after a run in which Terraform's state could notice it.
-func (t *run) forgotten() {
+// forgotten finishes the calls whose instance is gone, after a run in which Terraform's state could notice it; err says
+// why it could not.
+func (t *run) forgotten(err error) {
 	for _, d := range t.forget {
-		d.settled <- nil
+		d.settled <- err
 	}
 	t.forget = nil
 }
@@ -448,8 +451,20 @@ func (t *Shard) follow(d *delivery) {
 	default:
 		return
 	}
-	_, err := t.calls.Do(t.ctx, p)
-	d.settled <- err
+	d.settled <- t.updating(t.ctx, func() error {
+		_, err := t.calls.Do(t.ctx, p)
+		return err
+	})
+}
+
+// updating updates Terraform's state after an interrupted run, and repeats that if it fails.
+func (s *Shard) updating(ctx context.Context, update func() error) error {
+	for tries := 1; ; tries++ {
+		err := update()
+		if err == nil || tries == updates || sleep.For(ctx, s.Timing.Poll) != nil {
+			return err
+		}
+	}
 }
 
 // withFault puts the cloud's fault before an error.

@@ -110,11 +110,21 @@ func (s *Shard) run(b *batcher.Run[request, Result]) {
 	s.gather(b)
 	_, deps := s.Using()
 	t := &run{Shard: s, deps: deps, terraform: deps.Terraform(s.name), batch: b}
-	for t.once(s.ctx) && s.ctx.Err() == nil {
-		b.More()
+	for tries := 1; s.ctx.Err() == nil; b.More() {
+		if t.once(s.ctx) {
+			continue
+		}
+		if len(t.forget) == 0 || tries == updates || sleep.For(s.ctx, s.Timing.Poll) != nil {
+			break
+		}
+		tries++
 	}
-	t.forgotten()
+	t.forgotten(t.failure)
 }
+
+// updates is how often Terraform runs to update its state after an interrupted run, if it fails. The callers have their
+// results, so nobody else may ask for that: until the next request for the node, the state would stay behind the cloud.
+const updates = 3
 
 // gather waits for all orders that must be in the run of Shared: shared resources may refer to a node's resources.
 func (s *Shard) gather(b *batcher.Run[request, Result]) {
@@ -160,6 +170,7 @@ type run struct {
 
 	locked  time.Time   // since when another process has held the lock of the state; zero: none does
 	forget  []*delivery // calls whose instance is gone, but still in the state
+	failure error       // of the last run that failed as a whole
 	state   reconfigure.State
 	servers map[string][]reconfigure.Server
 	listed  time.Time // when the servers were asked for
@@ -351,7 +362,9 @@ func (t *run) adjust(desired map[string]reconfigure.Spec, order Shared) {
 	}
 }
 
+// failAll fails the calls because the run has failed as a whole.
 func (t *run) failAll(calls []*call, err error) {
+	t.failure = err
 	for _, c := range calls {
 		c.Finish(Result{}, err)
 	}

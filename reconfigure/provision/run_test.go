@@ -31,6 +31,7 @@ type bench struct {
 	cluster     reconfigure.Cluster
 	provisioner *provision.Provisioner
 	end         context.CancelFunc
+	killed      func(call string) bool // whether Terraform is killed in a call; nil: it is not
 
 	lock   sync.Mutex
 	jobs   nodeset.NodeSet // nodes on which a job runs
@@ -63,7 +64,9 @@ func test(t *testing.T, do func(*bench)) {
 			},
 			Under: &under,
 			Using: func() (reconfigure.Cluster, provision.Deps) {
-				return b.cluster, provision.Deps{Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota}
+				return b.cluster, provision.Deps{Terraform: func(shard string) provision.Terraform {
+					return mortal{deps.Provisioner(shard), b}
+				}, Cloud: deps.Cloud, Quota: deps.Quota}
 			},
 			States: b.states, Servers: world.Servers, Found: func(map[string]reconfigure.Instance) {},
 			NoRoom: func(refused reconfigure.Failures) {
@@ -79,6 +82,41 @@ func test(t *testing.T, do func(*bench)) {
 		b.want("clashes", 0, len(b.Clashes()))
 		b.want("doubled instances", 0, len(b.Doubled()))
 	})
+}
+
+// mortal is a Terraform that may be killed in calls that change nothing in the cloud.
+type mortal struct {
+	provision.Terraform
+	*bench
+}
+
+var errKilled = errors.New("signal: killed")
+
+func (m mortal) dies(call string) bool { return m.killed != nil && m.killed(call) }
+
+func (m mortal) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
+	if m.dies("preview of " + p.String()) {
+		return reconfigure.Preview{}, errKilled
+	}
+	return m.Terraform.Preview(ctx, p)
+}
+
+func (m mortal) Apply(ctx context.Context, p reconfigure.Preview, watch provision.Watch, interrupt <-chan struct{}) (
+	reconfigure.Failures, error,
+) {
+	if m.dies("apply of " + p.Plan.String()) {
+		return nil, errors.Join(errKilled, m.Discard(p))
+	}
+	return m.Terraform.Apply(ctx, p, watch, interrupt)
+}
+
+func (m mortal) Adopt(ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server) (
+	nodeset.NodeSet, reconfigure.Failures, error,
+) {
+	if m.dies("adopt") {
+		return nodeset.NodeSet{}, nil, errKilled
+	}
+	return m.Terraform.Adopt(ctx, p, servers)
 }
 
 func (b *bench) states(context.Context, nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
@@ -255,6 +293,48 @@ func TestInterruptedRunIsAdopted(t *testing.T) {
 		b.want("the removed node", reconfigure.Instance{}, b.Node("p5").Instance)
 		b.want("orphans", 0, len(b.Orphans()))
 	})
+}
+
+// Terraform is killed when its state is updated after the interrupt. That is repeated, since each caller has its result.
+func TestAKilledUpdateOfTheStateIsRepeated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		order func(*bench) provision.Order
+		call  string
+	}{
+		"after a creation": {func(b *bench) provision.Order { return b.creates("p3") }, "adopt"},
+		"after a removal":  {func(b *bench) provision.Order { return b.removes("p5") }, "preview of destroy p5"},
+		"in its own run":   {func(b *bench) provision.Order { return b.removes("p5") }, "apply of destroy p5"},
+	} {
+		for _, kills := range []int{1, 2, 100} {
+			t.Run(fmt.Sprintf("%s, %d times", name, kills), func(t *testing.T) {
+				test(t, func(b *bench) {
+					b.Have("p5")
+					calls := 0
+					b.killed = func(call string) bool {
+						if call != tc.call {
+							return false
+						}
+						calls++
+						if call != "adopt" { // the first one is before the interrupt
+							return calls > 1 && calls <= kills+1
+						}
+						return calls <= kills
+					}
+					a := b.all(tc.order(b))[0]
+					b.want("error", nil, a.err)
+					if kills == 100 {
+						b.want("the verdict on the state", true, errors.Is(a.verdict, errKilled))
+						return
+					}
+					b.want("the verdict on the state", nil, a.verdict)
+					b.want("the removed node", tc.call == "adopt", b.Node("p5").Instance.ID != "")
+					if tc.call == "adopt" {
+						b.finished("p3")
+					}
+				})
+			})
+		}
+	}
 }
 
 // Without a proof by an empty plan, Terraform's state stays as it is, and the verdict says so after the result.
