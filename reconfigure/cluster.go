@@ -15,7 +15,7 @@ import (
 // ControlGroup is the group name of the control node. No node group may have it.
 const ControlGroup = "control"
 
-// Cluster is the declaration in group_vars/all.yml, checked by package config. It is never modified.
+// Cluster is the declaration in all.yml, checked by package config. It is never modified.
 type Cluster struct {
 	Name           string // in the metadata of every instance of the cluster
 	Provider       string // the kind of the cloud, Provider.Name; empty: the default
@@ -246,7 +246,7 @@ func GroupNamed(groups []NodeGroup, name string) (NodeGroup, error) {
 		}
 		names[i] = g.Name
 	}
-	return NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s",
+	return NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of all.yml are %s",
 		name, strings.Join(names, ", "))
 }
 

@@ -33,7 +33,7 @@ type Means struct {
 
 // Provider describes a kind of cloud. Its adapter has the only value of it, and docs/guides/clouds.md the contract.
 type Provider struct {
-	// Name is the value of provider in group_vars/all.yml, and the folder of the root module below terraform/.
+	// Name is the value of provider in all.yml, and the folder of the root module below terraform/.
 	Name string
 	// Existing reports whether the nodes are existing machines: they are switched on and off, but never made,
 	// replaced or removed. There is no Terraform, so Module and Plugin are empty.

@@ -181,7 +181,7 @@ func hostlist(c *cli.Context) (nodeset.NodeSet, error) {
 // declared returns an error for nodes that no group declares.
 func declared(c *cli.Context, cluster reconfigure.Cluster, nodes nodeset.NodeSet) error {
 	if unknown := nodes.Difference(cluster.Nodes()); !unknown.Empty() {
-		return usagef(c, "no node group in group_vars/all.yml declares %s", unknown)
+		return usagef(c, "no node group in all.yml declares %s", unknown)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func campaignFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "outdated", Usage: "start a campaign over the nodes that differ from the declaration, and " +
 			"return", DisableDefaultText: true},
 		&cli.BoolFlag{Name: "rollback", Usage: "start a campaign back to the image that the nodes had before the last " +
-			"one; group_vars/all.yml names its id then", DisableDefaultText: true},
+			"one; all.yml names its id then", DisableDefaultText: true},
 		&cli.StringSliceFlag{Name: "group", Usage: "of a campaign: only the node group `NAME`; may be repeated"},
 		&cli.IntFlag{Name: "batch", Value: 1, Usage: "of a campaign: update at most `N` nodes at a time"},
 		&cli.IntFlag{Name: "max-unavailable", Usage: "of a campaign: have at most `N` nodes of the groups that Slurm " +

@@ -51,7 +51,7 @@ func cancelCommand() *cli.Command {
 func showCancelled(c *cli.Context, r reconfigure.Request, o reconfigure.Outcome) error {
 	text := fmt.Sprintf("request %s: cancelled\n", o.Request)
 	if r.Mode == reconfigure.Enlarge || r.Mode == reconfigure.Shrink {
-		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next " +
+		text += "min_nodes stays as it was edited for the request: set it back in all.yml, or the next " +
 			"resize follows it, and the next deploy makes what is missing\n"
 	}
 	return show(c, o, printing(text))

@@ -13,7 +13,7 @@ func deployCommand() *cli.Command {
 		Name:  "deploy",
 		Usage: "make the control node and the persistent nodes where they are missing, and configure all nodes",
 		Description: "Instances that are there are never replaced, so it may be repeated at any time: after an edit " +
-			"of group_vars/all.yml, for instance, " +
+			"of all.yml, for instance, " +
 			"so that Slurm's configuration follows it. At its end the control node calls this host, as Slurm does to " +
 			"resume nodes; the exit code is 1 if it cannot.",
 		Flags: requestFlags(),

@@ -12,7 +12,7 @@ func enlargeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "enlarge",
 		Usage: "make more of a group's nodes persistent",
-		Description: "Raises the group's min_nodes in group_vars/all.yml and leaves everything else there as it " +
+		Description: "Raises the group's min_nodes in all.yml and leaves everything else there as it " +
 			"stands; then it makes the nodes that are missing. A cloud " +
 			"node that is there keeps its instance and its jobs. With the number that is there already, it makes " +
 			"what is missing.\n\n" + sizeHelp,

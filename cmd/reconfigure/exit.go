@@ -37,7 +37,7 @@ func exits() []exit {
 		{3, "some nodes are as requested, some are not", func(err error) bool {
 			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err)
 		}},
-		{4, "group_vars/all.yml has problems", is[*config.Problems]},
+		{4, "all.yml has problems", is[*config.Problems]},
 		{
 			5,
 			"refused: Terraform would have done what no request asks for; nothing was changed",

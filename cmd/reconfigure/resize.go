@@ -15,7 +15,7 @@ import (
 func resizeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "resize",
-		Usage: "make the persistent nodes those that group_vars/all.yml declares now, after an edit by hand",
+		Usage: "make the persistent nodes those that all.yml declares now, after an edit by hand",
 		Description: "In the groups, or in all of them, it makes the persistent nodes that are missing, and removes " +
 			"those that are too many or are declared no more. A node " +
 			"that goes is drained first, and its jobs are waited for; meanwhile other requests go on. Nodes that " +

@@ -12,7 +12,7 @@ func shrinkCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "shrink",
 		Usage: "make fewer of a group's nodes persistent",
-		Description: "Lowers the group's min_nodes in group_vars/all.yml and leaves everything else there as it " +
+		Description: "Lowers the group's min_nodes in all.yml and leaves everything else there as it " +
 			"stands; then it removes the persistent nodes that are " +
 			"too many, those with the highest numbers. Each is drained first, and its jobs are waited for; meanwhile " +
 			"other requests go on. The nodes are cloud nodes " +

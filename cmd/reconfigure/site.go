@@ -95,7 +95,7 @@ func siteAnyway(c *cli.Context) (site.Site, error) {
 	case unknown != nil:
 		return s, errors.Join(err, unknown)
 	}
-	notes(c).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed",
+	notes(c).WarnContext(c.Context, "nothing can be planned until all.yml is fixed",
 		"reason", text.OneLine(err.Error()))
 	known.Starter, err = starterOf(c, known.Cluster.Settings.Worker)
 	return known, err

@@ -20,7 +20,7 @@ func statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "show each node as Slurm, the cloud, Terraform and the journal have it, and the requests under way",
 		ArgsUsage: "[HOSTLIST...]",
-		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
+		Description: "It checks all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
 			"one of them does not answer it says so: " +
 			"the exit code is 0 then, too, unless the declared cloud is not configured. " +
 			"Cloud nodes that are powered down share one line, unless HOSTLIST or " +
@@ -96,7 +96,7 @@ func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Repor
 
 // unknownNodes is the error for names that no source knows.
 func unknownNodes(c *cli.Context, unknown nodeset.NodeSet) error {
-	return usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
+	return usagef(c, "no node group in all.yml declares %s, and no instance is known of such a name", unknown)
 }
 
 // demandKnown returns an error for nodes that are not declared and had no instance.

@@ -34,7 +34,7 @@ func requestFlags() []cli.Flag {
 func workerFlag() *cli.StringFlag {
 	return &cli.StringFlag{
 		Name:  "worker",
-		Usage: "start a worker by `WHOM`, self or systemd, instead of as group_vars/all.yml declares",
+		Usage: "start a worker by `WHOM`, self or systemd, instead of as all.yml declares",
 	}
 }
 

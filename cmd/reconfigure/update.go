@@ -12,7 +12,7 @@ func updateCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "update",
 		Usage: "change nodes to what is declared now, or reboot those that already match",
-		Description: "A node whose image, flavor or network is not what group_vars/all.yml declares now is rebuilt, " +
+		Description: "A node whose image, flavor or network is not what all.yml declares now is rebuilt, " +
 			"resized or replaced; a node that matches the declaration is rebooted. A node that Slurm uses is drained " +
 			"first, until its jobs have ended; meanwhile other requests go on. Cloud nodes without an instance are not made.\n\n" +
 			"Slurm's RebootProgram calls it too: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" " +

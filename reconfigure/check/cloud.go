@@ -82,7 +82,7 @@ func sources(facts Facts) (found []Finding) {
 			Check: "cloud", Severity: Error,
 			What:   problem,
 			Why:    "no instance can be made for: " + strings.Join(byError[problem], ", "),
-			Change: "image, flavor or network there, in group_vars/all.yml",
+			Change: "image, flavor or network there, in all.yml",
 		})
 	}
 	return found
@@ -116,7 +116,7 @@ func quota(facts Facts) (found []Finding) {
 	} {
 		finding := Finding{
 			Check:  "quota",
-			Change: "a larger quota, or smaller max_nodes and min_nodes in group_vars/all.yml",
+			Change: "a larger quota, or smaller max_nodes and min_nodes in all.yml",
 		}
 		switch {
 		case part.limit < 0: // no limit
@@ -159,7 +159,7 @@ func partitions(facts Facts) (found []Finding) {
 			Check: "partitions", Severity: Warning,
 			What:   fmt.Sprintf("the group %s is in no partition", g.Name),
 			Why:    "no job can use its nodes",
-			Change: fmt.Sprintf("add %s to the groups of a partition in group_vars/all.yml; then reconfigure deploy", g.Name),
+			Change: fmt.Sprintf("add %s to the groups of a partition in all.yml; then reconfigure deploy", g.Name),
 		})
 	}
 	return found
@@ -176,14 +176,14 @@ func firewall(facts Facts) []Finding {
 			Check: "firewall", Severity: Warning,
 			What:   fmt.Sprintf("allowed_cidrs has no effect with provider %s", facts.Provider.Name),
 			Why:    "the nodes can be reached from everywhere that can reach their network",
-			Change: "remove allowed_cidrs from group_vars/all.yml, and restrict access in the network",
+			Change: "remove allowed_cidrs from all.yml, and restrict access in the network",
 		}}
 	case facts.Provider.Module.Firewall && (len(declared) == 0 || slices.ContainsFunc(declared, isAnywhere)):
 		return []Finding{{
 			Check: "firewall", Severity: Note,
 			What: "the security group allows SSH and ping from any address",
 			Why:  "if the network of the nodes is public, anybody can try to log in to them",
-			Change: "allowed_cidrs: [192.0.2.0/24] in group_vars/all.yml, with the networks of this host and of the users; " +
+			Change: "allowed_cidrs: [192.0.2.0/24] in all.yml, with the networks of this host and of the users; " +
 				"then reconfigure deploy",
 		}}
 	}
@@ -220,7 +220,7 @@ func names(facts Facts) (found []Finding) {
 			What: fmt.Sprintf("another cluster with the name %s is in the project, with the instances %s",
 				facts.Cluster.Name, nameList(namesakes)),
 			Why:    "people confuse the two, and earlier releases of this program remove the other's instances",
-			Change: "another cluster_name in the newer one's group_vars/all.yml, before its first deploy",
+			Change: "another cluster_name in the newer one's all.yml, before its first deploy",
 		})
 	}
 	if len(others) > 0 {

@@ -20,7 +20,7 @@ func controlHost(facts Facts) (found []Finding) {
 	}
 	const (
 		called = "Slurm's scripts log in here as that user to resume nodes, and it must own the cluster directory"
-		change = " of control_host in group_vars/all.yml; then reconfigure deploy"
+		change = " of control_host in all.yml; then reconfigure deploy"
 	)
 	add := func(severity Severity, what, why, change string) {
 		found = append(found, Finding{Check: "control host", Severity: severity, What: what, Why: why, Change: change})

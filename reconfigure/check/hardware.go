@@ -37,7 +37,7 @@ func hardware(facts Facts) (found []Finding) {
 				What: fmt.Sprintf("group %s: slurmd -C on %s prints %s, but declared is %s", g.Name, measured.Node,
 					m.Printed, m.Declared),
 				Why: "jobs cannot use all hardware of the nodes, or are bound to other CPUs than the allocated ones",
-				Change: fmt.Sprintf("in group_vars/all.yml, node_groups, %s: slurm: {%s}; then reconfigure deploy",
+				Change: fmt.Sprintf("in all.yml, node_groups, %s: slurm: {%s}; then reconfigure deploy",
 					g.Name, m.Change),
 			}
 			switch {

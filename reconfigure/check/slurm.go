@@ -76,7 +76,7 @@ func slurmSettings(facts Facts) (found []Finding) {
 				What: fmt.Sprintf("slurmctld runs with %s=%s", s.name, value),
 				Why:  s.why,
 				Change: fmt.Sprintf(
-					"remove %s from slurm.extra in group_vars/all.yml, or set it to %s; then reconfigure deploy",
+					"remove %s from slurm.extra in all.yml, or set it to %s; then reconfigure deploy",
 					s.name,
 					s.want,
 				),
@@ -95,9 +95,9 @@ func slurmSettings(facts Facts) (found []Finding) {
 		if seconds := int(timeout.declared.Seconds()); ok && runs != seconds {
 			found = append(found, Finding{
 				Check: "slurm", Severity: Warning,
-				What: fmt.Sprintf("slurmctld runs with %s=%d, but group_vars/all.yml has slurm.%s: %d",
+				What: fmt.Sprintf("slurmctld runs with %s=%d, but all.yml has slurm.%s: %d",
 					timeout.name, runs, timeout.key, seconds),
-				Why:    "the tool's deadlines follow group_vars/all.yml: it gives up nodes too early, or after Slurm does",
+				Why:    "the tool's deadlines follow all.yml: it gives up nodes too early, or after Slurm does",
 				Change: "reconfigure deploy, and no " + timeout.name + " in slurm.extra",
 			})
 		}

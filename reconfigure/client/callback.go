@@ -23,7 +23,7 @@ func CallBack(ctx context.Context, a *site.Adapters) (warning string, err error)
 	}
 	accepted, problems, err := a.Scheduler(state.Instances[name]).CallBack(ctx)
 	problems = text.OneLine(problems)
-	const change = "correct control_host in group_vars/all.yml (address, port, user, directory, host_key), and repeat " +
+	const change = "correct control_host in all.yml (address, port, user, directory, host_key), and repeat " +
 		"`reconfigure deploy`"
 	switch {
 	case err != nil:

@@ -57,7 +57,7 @@ func namesakes(name string, others map[string][]reconfigure.Server, remove strin
 		clusters = append(clusters, "of "+whose+": "+strings.Join(instances, ", "))
 	}
 	return fmt.Errorf("this cluster has no instances yet, but the project already has instances with the name %s, %s. "+
-		"If they belong to another cluster, choose another cluster_name in group_vars/all.yml. If they belong to this "+
+		"If they belong to another cluster, choose another cluster_name in all.yml. If they belong to this "+
 		"cluster, restore its journal and Terraform's state, or remove them by `%sID`",
 		name, strings.Join(clusters, "; "), remove)
 }

@@ -32,7 +32,7 @@ func Explain(
 	switch {
 	case ended: // the journal has all of it
 	case !s.Declared():
-		facts.Seen = unasked("group_vars/all.yml cannot be read, so it was not asked")
+		facts.Seen = unasked("all.yml cannot be read, so it was not asked")
 	default:
 		var wait sync.WaitGroup
 		if subject.Job != 0 && log != nil {

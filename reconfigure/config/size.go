@@ -17,7 +17,7 @@ func (wanted Size) Enlarged(g reconfigure.NodeGroup) (int, error) {
 	switch {
 	case wanted.Relative && wanted.Nodes > g.Max-g.Min, wanted.Nodes > g.Max:
 		return 0, fmt.Errorf(
-			"max_nodes of %s is %d, and min_nodes %d: raise max_nodes in group_vars/all.yml first",
+			"max_nodes of %s is %d, and min_nodes %d: raise max_nodes in all.yml first",
 			g.Name,
 			g.Max,
 			g.Min,

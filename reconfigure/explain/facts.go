@@ -14,7 +14,7 @@ import (
 // Facts is what a story is computed from.
 type Facts struct {
 	Now     time.Time
-	Cluster reconfigure.Cluster // the zero value: group_vars/all.yml cannot be read
+	Cluster reconfigure.Cluster // the zero value: all.yml cannot be read
 	Seen    snapshot.Snapshot   // the zero value: the sources were not asked
 	Journal
 

@@ -210,19 +210,19 @@ func (s *Story) adviseOnFailure(f Facts, at Step) {
 // classAdvice has for each class what a person can do. docs/guides/failures.md says more.
 var classAdvice = map[reconfigure.Class]string{
 	reconfigure.ClassQuota:     "raise the quota of the project, or free some of it; `reconfigure check` shows the quota",
-	reconfigure.ClassCapacity:  "wait until the cloud has room, or declare another flavor in group_vars/all.yml",
-	reconfigure.ClassRateLimit: "wait; a lower `parallelism` in group_vars/all.yml asks for less at a time",
+	reconfigure.ClassCapacity:  "wait until the cloud has room, or declare another flavor in all.yml",
+	reconfigure.ClassRateLimit: "wait; a lower `parallelism` in all.yml asks for less at a time",
 	reconfigure.ClassCloud:     "look at the cloud's API; a later request is made as soon as it answers",
-	reconfigure.ClassMissing: "correct the image, flavor or network in group_vars/all.yml, or restore it; " +
+	reconfigure.ClassMissing: "correct the image, flavor or network in all.yml, or restore it; " +
 		"`reconfigure image list` shows the images",
 	reconfigure.ClassBoot: "look at the end of its console log; if it is only slow, raise `boot_timeout` in " +
-		"group_vars/all.yml",
+		"all.yml",
 	reconfigure.ClassSSH: "look at the network, the security group and the image's `login_user`; " +
 		"`reconfigure image check` tests the image",
 	reconfigure.ClassPlaybook: "look at the task's output, and at state/log/ansible.log",
 	reconfigure.ClassAnsible:  "restore what the reason names; `state/log/ansible.log` has the whole run",
 	reconfigure.ClassUnregistered: "look at slurmd's log on a node of the image, at its clock, and at the group's CPUs " +
-		"and RealMemory in group_vars/all.yml",
+		"and RealMemory in all.yml",
 	reconfigure.ClassLocked: "wait for the process that the reason names, or release its lock with " +
 		"`terraform force-unlock`",
 	reconfigure.ClassRefused: "read in the reason what would have happened; `reconfigure status NODE` shows the node",

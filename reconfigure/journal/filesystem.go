@@ -34,7 +34,7 @@ func local(dir string, statfs func(string, *unix.Statfs_t) error) error {
 	}
 	if name, ok := NetworkFileSystem(int64(found.Type)); ok {
 		return fmt.Errorf("folder %s is on %s, where SQLite and locks are not safe: name a folder on a local disk as "+
-			"`state_directory` of `reconfigure` in group_vars/all.yml, or a PostgreSQL database as `journal`", dir, name)
+			"`state_directory` of `reconfigure` in all.yml, or a PostgreSQL database as `journal`", dir, name)
 	}
 	return nil
 }

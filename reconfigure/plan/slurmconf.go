@@ -32,7 +32,7 @@ func (p *planner) endsJobs() string {
 
 // endedBy returns the jobs that a change of slurm.conf ends or may end, and the remedy; empty if there are none.
 func (p *planner) endedBy(d reconfigure.Danger) string {
-	const orElse = ", and try again; or undo the change in group_vars/all.yml"
+	const orElse = ", and try again; or undo the change in all.yml"
 	would := "would"
 	if d.Unsure {
 		would = "may"

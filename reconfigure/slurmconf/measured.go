@@ -12,7 +12,7 @@ import (
 // there is none.
 type Mismatch struct {
 	Declared, Printed string // the settings that differ: "CPUs=8 Sockets=8 …", "RealMemory=7500"
-	Change            string // the settings that fit, as in a group's slurm of group_vars/all.yml
+	Change            string // the settings that fit, as in a group's slurm of all.yml
 	// Less reports whether the node has less than is declared. Slurm then does not use the node (slurmctld's
 	// validate_node_specs).
 	Less bool

@@ -27,9 +27,9 @@ func TestAGroupHasWhatItDeclaresAndWhatIsLeft(t *testing.T) {
 		"b":       "b[1-2,9]",
 		"b a":     "a[1-3,7],b[1-2,9]",
 		"gone":    "gone4",
-		"c":       `there is no node group "c"; the groups of group_vars/all.yml are a, b`,
-		"a c":     `there is no node group "c"; the groups of group_vars/all.yml are a, b`,
-		"control": `there is no node group "control"; the groups of group_vars/all.yml are a, b`,
+		"c":       `there is no node group "c"; the groups of all.yml are a, b`,
+		"a c":     `there is no node group "c"; the groups of all.yml are a, b`,
+		"control": `there is no node group "control"; the groups of all.yml are a, b`,
 	} {
 		nodes, err := snapshot.Snapshot{Desired: told}.InGroups(cluster, strings.Fields(groups))
 		got := nodes.String()

@@ -97,7 +97,7 @@ func (c Campaign) advice() []string {
 
 // CampaignPreview is what a dry run of a campaign prints.
 type CampaignPreview struct {
-	Declaration []fmt.Stringer             `json:"declaration,omitempty"` // changes to group_vars/all.yml
+	Declaration []fmt.Stringer             `json:"declaration,omitempty"` // changes to all.yml
 	Groups      []string                   `json:"groups"`
 	Limits      reconfigure.CampaignLimits `json:"limits"`
 	Canary      bool                       `json:"canary"`

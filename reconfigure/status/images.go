@@ -120,7 +120,7 @@ func size(bytes int64) string {
 type NewImage struct {
 	Image
 	Group string `json:"group"` // the group of the node of which it was made
-	Line  string `json:"line"`  // for the node group in group_vars/all.yml
+	Line  string `json:"line"`  // for the node group in all.yml
 	// BeforeSeconds is the median time that the nodes of the group took to become ready when they were last made;
 	// zero if unknown.
 	BeforeSeconds float64 `json:"before_seconds,omitempty"`
@@ -154,7 +154,7 @@ func (n NewImage) String() string {
 	if s := size(n.Size); s != "" {
 		fmt.Fprintf(&b, ", %s", s)
 	}
-	fmt.Fprintf(&b, "\nin group_vars/all.yml, node group %s:\n    %s\n", n.Group, n.Line)
+	fmt.Fprintf(&b, "\nin all.yml, node group %s:\n    %s\n", n.Group, n.Line)
 	if n.BeforeSeconds > 0 {
 		fmt.Fprintf(&b, "its nodes took %s to become ready so far", text.Span(seconds(n.BeforeSeconds)))
 	} else {

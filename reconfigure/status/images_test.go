@@ -71,7 +71,7 @@ func TestNewImageSaysWhatToDeclare(t *testing.T) {
 	images, ready, c := imagesOfACluster()
 	made, found := status.Made(images, "second", c.Groups[0], ready)
 	const want = `image second is i2, 5 MiB
-in group_vars/all.yml, node group standard:
+in all.yml, node group standard:
     image: "second"
 its nodes took 1m30s to become ready so far; for the new image see ` + "`reconfigure image list`, after its first node\n"
 	if diff := cmp.Diff(want, made.String()); diff != "" || !found {

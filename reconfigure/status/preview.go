@@ -15,7 +15,7 @@ import (
 
 // Preview is what a dry run prints.
 type Preview struct {
-	Declaration fmt.Stringer                 `json:"declaration,omitempty"` // the change to group_vars/all.yml
+	Declaration fmt.Stringer                 `json:"declaration,omitempty"` // the change to all.yml
 	Nodes       []PreviewNode                `json:"nodes"`
 	Rejected    []reconfigure.Rejection      `json:"rejected,omitempty"`
 	Terraform   []reconfigure.ResourceChange `json:"terraform,omitempty"`

@@ -87,7 +87,7 @@ const (
 	KindControl    Kind = "control"
 	KindPersistent Kind = "persistent"
 	KindCloud      Kind = "cloud"
-	KindUndeclared Kind = "undeclared" // there is an instance, but group_vars/all.yml has no such node
+	KindUndeclared Kind = "undeclared" // there is an instance, but all.yml has no such node
 )
 
 // Journal is the data that was read from the journal. The zero value is for a cluster without a journal.

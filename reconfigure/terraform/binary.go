@@ -45,7 +45,7 @@ func findBinary(ctx context.Context, configured, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no terraform or tofu %s on PATH, and none could be downloaded; install one, or name "+
 			"it as "+
-			"`terraform` of `reconfigure` in group_vars/all.yml: %w", oldest, err)
+			"`terraform` of `reconfigure` in all.yml: %w", oldest, err)
 	}
 	return path, nil
 }

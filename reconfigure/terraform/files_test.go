@@ -112,7 +112,7 @@ func TestErrorOfAMissingBinary(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no download
 	_, err := findBinary(ctx, "", t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "group_vars/all.yml") {
+	if err == nil || !strings.Contains(err.Error(), "all.yml") {
 		t.Errorf("%v", err)
 	}
 }
