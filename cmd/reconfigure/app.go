@@ -45,6 +45,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			evidenceCommand(),
 			jobsCommand(),
 			reportCommand(),
+			hostsCommand(),
 			waitCommand(),
 			cancelCommand(),
 			pauseCommand(),

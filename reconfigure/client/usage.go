@@ -78,6 +78,16 @@ func Report(
 	return usage.NewReport(facts, pick.Since, group), err
 }
 
+// Hosts compares the hosts of the instances that existed since a time, of one node group unless its name is empty. log
+// may be nil.
+func Hosts(ctx context.Context, log *journal.Journal, since time.Time, group string) ([]usage.Host, error) {
+	if log == nil {
+		return usage.Hosts(nil, group), nil
+	}
+	lives, err := log.Lives(ctx, since)
+	return usage.Hosts(lives, group), err
+}
+
 // usageFacts returns the known jobs and instances, without the events and outcomes of requests.
 func usageFacts(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
