@@ -15,8 +15,8 @@ type Watch = func(node, message string)
 type Terraform interface {
 	// State returns this shard's map of nodes, and the instances in Terraform's state.
 	State(ctx context.Context) (reconfigure.State, error)
-	// Preview MUST NOT change anything. It returns a *reconfigure.Refusal if Terraform would make an unrequested
-	// change, and a *reconfigure.Unplannable if single nodes cannot be planned.
+	// Preview MUST NOT change the cloud or the map of nodes. It returns a *reconfigure.Refusal if Terraform would make
+	// an unrequested change, and a *reconfigure.Unplannable if single nodes cannot be planned.
 	Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error)
 	// Apply MUST carry out exactly that preview, and tell watch when the first change begins. When interrupt is
 	// closed it ends soon and gracefully; the failure of an interrupted change is reconfigure.ErrInterrupted, and
