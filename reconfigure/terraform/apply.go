@@ -2,10 +2,8 @@ package terraform
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -120,9 +118,9 @@ func (d *Driver) applySaved(
 func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stream, interrupted bool, err error) (
 	reconfigure.Failures, error,
 ) {
-	var ended *exec.ExitError
-	if ctx.Err() == nil && errors.As(err, &ended) && !ended.Exited() {
-		err = fmt.Errorf("terraform apply: %w: %w", errKilled, err)
+	if wasKilled(ctx, err) {
+		err = fmt.Errorf("terraform apply: %w; resources that it was making may exist and be missing in its state: %w",
+			errKilled, err)
 		return nil, reconfigure.Classify(reconfigure.ClassUnknown, err)
 	}
 	if ctx.Err() == nil && interrupted {

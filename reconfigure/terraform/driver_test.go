@@ -302,6 +302,37 @@ func TestKilledTerraformHasNoResultsByNode(t *testing.T) {
 	}
 }
 
+// Nothing was changed, so the caller may try again.
+func TestAKilledPlanMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	desired := c.deployed("node01")
+	c.deploy(d, desired)
+	desired["node01"] = c.spec("standard", imageV2)
+	p := planOf(reconfigure.Replace, desired, "node01")
+	hang, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "GET servers/{id}"})
+	c.must(err)
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		c.until("the provider asks for the server", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
+		for _, pid := range c.terraforms() {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
+		}
+	}()
+	_, err = d.Preview(t.Context(), p)
+	if !errors.Is(err, errKilled) || !reconfigure.ClassOf(err).Passing() {
+		t.Errorf("preview: %v, of class %s", err, reconfigure.ClassOf(err))
+	}
+	<-killed
+	c.cloud.Faults().Clear(hang)
+	if failures := c.carryOut(d, p); len(failures) > 0 {
+		t.Errorf("the second preview and its apply: %v", failures)
+	}
+	c.wantClean(d)
+}
+
 func TestCancelledApplyEndsTerraformGracefully(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })

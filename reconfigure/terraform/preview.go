@@ -271,6 +271,10 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 		return err
 	})
 	d.tofu = slices.ContainsFunc(said.events, func(e event) bool { return e.Tofu != "" })
+	if wasKilled(ctx, err) { // the next one may not be
+		err = fmt.Errorf("terraform plan: %w: %w", errKilled, err)
+		return nil, false, reconfigure.Classify(reconfigure.ClassUnknown, err)
+	}
 	if err != nil {
 		explained := said.explain(ctx, err)
 		if culprits := culprits(said.errors(), m, p); ctx.Err() == nil && culprits != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"strings"
 
@@ -146,4 +147,10 @@ func progress(e event) string {
 }
 
 // errKilled is the error of a run that a signal ended.
-var errKilled = errors.New("a signal ended Terraform; resources that it was making may exist and be missing in its state")
+var errKilled = errors.New("a signal ended Terraform")
+
+// wasKilled reports whether a signal that is not ours ended the run that has returned err.
+func wasKilled(ctx context.Context, err error) bool {
+	var ended *exec.ExitError
+	return ctx.Err() == nil && errors.As(err, &ended) && !ended.Exited()
+}

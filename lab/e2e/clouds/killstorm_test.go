@@ -90,7 +90,8 @@ func (s *storm) round() {
 	lab.AwaitNothingWaits(s.T)
 	s.agree()
 	assertNothingDoubled(s.T)
-	lab.AssertTerraformIsClean(s.T)
+	// Slurm may power up the nodes of a requeued job at any time.
+	lab.Eventually(s.T, harness.UpdatePatience, func() (bool, string) { return lab.TerraformIsClean(s.T) })
 	for job, restarts := range running {
 		if now, err := lab.JobField(job, "Restarts"); now != restarts {
 			s.Errorf("job %s, which was running at the kill, was restarted %s times, before %s times (%v)",

@@ -193,11 +193,17 @@ func (l *Lab) Reason(t *testing.T, node string) string {
 // have no changes.
 func (l *Lab) AssertTerraformIsClean(t *testing.T) {
 	t.Helper()
+	if clean, said := l.TerraformIsClean(t); !clean {
+		t.Error(said)
+	}
+}
+
+// TerraformIsClean reports whether that plan has no changes. While requests are carried out, it may have some.
+func (l *Lab) TerraformIsClean(t *testing.T) (clean bool, said string) {
+	t.Helper()
 	out, err := l.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode",
 		"-lock-timeout=2m").CombinedOutput()
-	if err != nil {
-		t.Errorf("terraform plan is not clean: %v\n%s", err, out)
-	}
+	return err == nil, fmt.Sprintf("terraform plan is not clean: %v\n%s", err, out)
 }
 
 // AssertNeverRestarted checks that jobs were not requeued.
