@@ -48,6 +48,12 @@ func (m Module) Differs() (bool, error) {
 	return len(changes) > 0, err
 }
 
+// Changes returns the names of the files that Put would write or remove. It changes nothing.
+func (m Module) Changes() ([]string, error) {
+	changes, err := m.changes()
+	return slices.Sorted(maps.Keys(changes)), err
+}
+
 // unready is the file with which Terraform refuses to run. Terraform's message names it.
 const unready = "reconfigure_has_not_finished_this_folder.tf"
 
@@ -205,6 +211,13 @@ func (m Module) changes() (map[string]*entry, error) {
 		}
 	}
 	return changes, errors.Join(problems...)
+}
+
+// Writes reports whether a file or link of the folder of a Module is one that Put may write or remove.
+func Writes(f fs.DirEntry) bool {
+	info, err := f.Info()
+	return err == nil && (f.Type() == fs.ModeSymlink || isTerraforms(f.Name()) ||
+		f.Type().IsRegular() && !strings.HasPrefix(f.Name(), ".") && info.Mode().Perm()&0o222 == 0)
 }
 
 // read returns a file or link of the folder, and whether this package has written it: its files are read-only, and its

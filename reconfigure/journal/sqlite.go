@@ -219,8 +219,11 @@ func (s sqliteStore) lock(ctx context.Context) (*lock, error) {
 }
 
 func (s sqliteStore) locked(context.Context, *sql.DB) (bool, error) {
-	file := flock.New(filepath.Join(s.dir, holderFile))
+	file := flock.New(filepath.Join(s.dir, holderFile), flock.SetFlag(os.O_RDONLY))
 	free, err := file.TryRLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // nobody has ever had it
+	}
 	if err != nil || !free {
 		return err == nil, err
 	}
