@@ -213,9 +213,9 @@ func (m Module) changes() (map[string]*entry, error) {
 	return changes, errors.Join(problems...)
 }
 
-// Take makes the files of a checkout's root module those of Put, if they have the same text. It removes others, by their
-// names: those of the administrator, which are in Own. If there are others, Terraform refuses to run until Put is called.
-// It may be repeated.
+// Take makes the files of a checkout's root module those of Put, if they have the same text. It removes others, by
+// their names: those of the administrator, which are in Own. If there are others, Terraform refuses to run until Put is
+// called. It may be repeated.
 func (m Module) Take(others []string) error {
 	want, err := m.want()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/assets"
@@ -35,7 +36,7 @@ func (s Site) withMigrated(ctx context.Context, schema journal.Schema, do func(*
 	case schema.Version == schema.Newest:
 		return s.IfJournal(ctx, do)
 	}
-	dir, err := os.MkdirTemp(s.StateFile(), "upgrade-")
+	dir, err := temporary(s.StateFile())
 	if err != nil {
 		return err
 	}
@@ -48,6 +49,23 @@ func (s Site) withMigrated(ctx context.Context, schema journal.Schema, do func(*
 		return err
 	}
 	return errors.Join(do(log), log.Close())
+}
+
+// temporary makes a folder for a plan of an upgrade, and removes those of killed calls.
+func temporary(in string) (string, error) {
+	const prefix, abandoned = ".upgrade-", 24 * time.Hour
+	left, err := filepath.Glob(filepath.Join(in, prefix+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range left {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
+			if err := os.RemoveAll(dir); err != nil {
+				return "", err
+			}
+		}
+	}
+	return os.MkdirTemp(in, prefix)
 }
 
 // ProgramChanges returns the program's files in the cluster directory that differ from those in the binary, by their
@@ -114,7 +132,7 @@ func (s Site) PreviewUpgrade(
 	if len(preview.Before) == 0 {
 		return preview, terraform.ErrNotInitialized
 	}
-	dir, err := os.MkdirTemp(s.File("terraform"), ".upgrade-") // relative paths in the module stay valid
+	dir, err := temporary(s.File("terraform")) // relative paths in the module stay valid
 	if err != nil {
 		return preview, err
 	}

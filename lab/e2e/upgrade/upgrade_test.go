@@ -75,20 +75,22 @@ func upgraded(t *testing.T, from earlier) {
 
 	l.Do(t, "deploy")
 	jobs := []string{l.Job(t, "--nodelist=node01", harness.Until), l.Job(t, "--nodelist=node03", harness.Until)}
-	onBurst := l.Job(t, "--nodelist=b01", "--wrap=true")
+	fixtures := os.Getenv(fixtureVariable)
+	if from.stops || fixtures != "" {
+		l.AwaitJob(t, l.Job(t, "--nodelist=b01", "--wrap=true"), "COMPLETED")
+		l.Eventually(t, harness.IdlePatience, func() (bool, string) {
+			state, err := l.NodeState("b01")
+			s, there := l.Server("b01")
+			down := strings.Contains(state, "POWERED_DOWN") && there == from.stops && (!there || s.Status == "SHUTOFF")
+			return down, fmt.Sprintf("b01 is %s, its instance is %q (%v)", state, s.Status, err)
+		})
+	}
 	for _, job := range jobs {
 		l.AwaitJob(t, job, "RUNNING")
 	}
-	l.AwaitJob(t, onBurst, "COMPLETED")
-	l.Eventually(t, harness.IdlePatience, func() (bool, string) {
-		state, err := l.NodeState("b01")
-		s, there := l.Server("b01")
-		return strings.Contains(state, "POWERED_DOWN") && there == from.stops && (!there || s.Status == "SHUTOFF"),
-			fmt.Sprintf("b01 is %s, its instance is %q (%v)", state, s.Status, err)
-	})
 	awaitWorker(t, l)
-	if dir := os.Getenv(fixtureVariable); dir != "" {
-		keep(t, l.Site, filepath.Join(dir, from.version))
+	if fixtures != "" {
+		keep(t, l.Site, filepath.Join(fixtures, from.version))
 	}
 
 	running := []string{"node01", "node02", "node03", cluster.ControlNodeName}
@@ -113,7 +115,7 @@ func upgraded(t *testing.T, from earlier) {
 		t.Errorf("the earlier program reads the newer journal: %v\n%s", err, said)
 	}
 	l.Do(t, "update", "node02")
-	onBurst = l.Job(t, "--nodelist=b01", "--wrap=true")
+	onBurst := l.Job(t, "--nodelist=b01", "--wrap=true")
 	l.AwaitJob(t, onBurst, "COMPLETED")
 	l.AssertRunning(t, jobs...)
 	for _, node := range []string{"node01", "node03"} {
