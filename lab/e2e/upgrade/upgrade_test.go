@@ -66,7 +66,7 @@ func upgraded(t *testing.T, from earlier) {
 		burst.WhenIdle = "stop"
 	}
 	started, err := cluster.Start(t.Context(), cluster.Config{
-		Name: "upgrade", Gateway: netip.MustParsePrefix("10.80.0.1/24"), Checkout: files, Tools: tools,
+		Name: "upgrade", Gateway: netip.MustParsePrefix("10.81.0.1/24"), Checkout: files, Tools: tools,
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 4), burst},
 	})
 	check(t, err)
