@@ -1,14 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/client"
-	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
+
+// errInstancesChange is the error of plan upgrade if Terraform's plan is not empty.
+var errInstancesChange = errors.New("an upgrade is not safe: Terraform would do what no request asks for")
 
 func planUpgradeCommand() *cli.Command {
 	return command(cli.Command{
@@ -30,9 +32,7 @@ func planUpgradeCommand() *cli.Command {
 				return err
 			}
 			if len(upgrade.Refused) > 0 {
-				refused := reconfigure.Outcome{Code: reconfigure.CodeRefused,
-					Error: "Terraform would do what no request asks for"}
-				return &status.OutcomeError{Outcome: refused, Logs: s.LogDir()}
+				return errInstancesChange
 			}
 			if unplanned != nil {
 				return fmt.Errorf("whether instances change is unknown: %w", unplanned)
