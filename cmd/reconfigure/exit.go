@@ -41,7 +41,9 @@ func exits() []exit {
 		{
 			5,
 			"refused: Terraform would have done what no request asks for; nothing was changed",
-			outcomeIs(reconfigure.CodeRefused),
+			func(err error) bool {
+				return outcomeIs(reconfigure.CodeRefused)(err) || errors.Is(err, errInstancesChange)
+			},
 		},
 		{
 			6,

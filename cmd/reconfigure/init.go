@@ -30,9 +30,13 @@ func initCommand() *cli.Command {
 		Usage: "make a site folder, with the declaration of a new cluster",
 		Description: "Writes all.yml with two node groups, .gitignore and README.md. What no option names is asked for on a " +
 			"terminal. Images, flavors and networks are compared with those of the cloud if clouds.yaml is in DIRECTORY or " +
-			"in one of its usual places. If DIRECTORY has a declaration, nothing is written. docs/guides/site.md has more.",
+			"in one of its usual places. If DIRECTORY has a declaration, nothing is written. " +
+			"With --from, a checkout in use becomes the site folder. docs/guides/site.md has more.",
 		ArgsUsage: "DIRECTORY",
 		Flags: []cli.Flag{
+			&cli.PathFlag{Name: "from", Usage: "make it from this `CHECKOUT` in use: journal, states and keys are moved, and " +
+				"the checkout gets links to them; without --yes, only show what is done"},
+			&cli.BoolFlag{Name: "yes", Usage: "with --from: do it", DisableDefaultText: true},
 			&cli.StringFlag{Name: "name", Usage: "the cluster's `NAME`; without it, that of the directory"},
 			&cli.StringFlag{Name: "cloud", Usage: "the `ENTRY` of clouds.yaml"},
 			&cli.StringFlag{Name: "image", Usage: "the `IMAGE` of all nodes"},
@@ -50,6 +54,9 @@ func initCommand() *cli.Command {
 			dir, err := filepath.Abs(c.Args().First())
 			if err != nil {
 				return err
+			}
+			if c.IsSet("from") {
+				return initFrom(c, dir)
 			}
 			if err := client.CheckNewSite(dir); err != nil {
 				return usagef(c, "%v", err)

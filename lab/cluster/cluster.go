@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -293,13 +294,21 @@ func ImageID(name string) string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", []byte(name[len(name)-2:]))
 }
 
+// programFolders are the folders of a checkout that a cluster directory needs.
+var programFolders = []string{"terraform", "ansible", "slurmscripts"}
+
 // makeSite creates the cluster directory, as in an administrator's checkout.
 func (l *Lab) makeSite(ctx context.Context) error {
-	for _, part := range []string{"terraform", "ansible", "slurmscripts"} {
+	for _, part := range programFolders {
 		if err := os.CopyFS(filepath.Join(l.Site, part), os.DirFS(filepath.Join(l.cfg.Checkout, part))); err != nil {
 			return err
 		}
 	}
+	return l.build(ctx)
+}
+
+// build builds reconfigure into the cluster directory, and makes the user the owner of all files there.
+func (l *Lab) build(ctx context.Context) error {
 	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(l.Site, "bin", "reconfigure"),
 		"./cmd/reconfigure")
 	build.Dir = l.cfg.Checkout
@@ -307,6 +316,28 @@ func (l *Lab) makeSite(ctx context.Context) error {
 		return fmt.Errorf("build reconfigure: %w\n%s", err, out)
 	}
 	return l.give(l.Site)
+}
+
+// ReplaceProgram replaces the program's files in the cluster directory by those of another checkout, as `git pull` and
+// `make build` do. No worker may run.
+func (l *Lab) ReplaceProgram(ctx context.Context, checkout string) error {
+	for _, part := range programFolders {
+		former := os.DirFS(filepath.Join(l.cfg.Checkout, part))
+		err := fs.WalkDir(former, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return os.Remove(filepath.Join(l.Site, part, name))
+		})
+		if err == nil {
+			err = os.CopyFS(filepath.Join(l.Site, part), os.DirFS(filepath.Join(checkout, part)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.cfg.Checkout = checkout
+	return l.build(ctx)
 }
 
 // Reconfigure returns a call of the tool by the control host's user.

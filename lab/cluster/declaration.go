@@ -86,7 +86,7 @@ type Partition struct {
 	Name    string         `yaml:"name"`
 	Groups  []string       `yaml:"groups"`
 	Default bool           `yaml:"default"`
-	Fresh   string         `yaml:"fresh"`
+	Fresh   string         `yaml:"fresh,omitempty"`
 	Slurm   map[string]any `yaml:"slurm"`
 }
 

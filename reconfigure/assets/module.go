@@ -48,8 +48,14 @@ func (m Module) Differs() (bool, error) {
 	return len(changes) > 0, err
 }
 
-// unready is the file with which Terraform refuses to run. Terraform's message names it.
-const unready = "reconfigure_has_not_finished_this_folder.tf"
+// Changes returns the names of the files that Put would write or remove. It changes nothing.
+func (m Module) Changes() ([]string, error) {
+	changes, err := m.changes()
+	return slices.Sorted(maps.Keys(changes)), err
+}
+
+// Unready is the file with which Terraform refuses to run. Terraform's message names it.
+const Unready = "reconfigure_has_not_finished_this_folder.tf"
 
 const unreadyText = `# reconfigure was ended while it changed the files of this folder. Its next request completes them.
 terraform {
@@ -84,8 +90,8 @@ func (m Module) put(ctx context.Context) error {
 		return err
 	}
 	if len(changes) > 1 && m.concernProgram(changes) {
-		changes[unready] = nil // it is removed last
-		if err := m.write(unready, entry{text: unreadyText}); err != nil {
+		changes[Unready] = nil // it is removed last
+		if err := m.write(Unready, entry{text: unreadyText}); err != nil {
 			return err
 		}
 	}
@@ -106,10 +112,10 @@ func (m Module) put(ctx context.Context) error {
 	return nil
 }
 
-// rank returns the order of a change: files that are written, those that are removed, unready.
+// rank returns the order of a change: files that are written, those that are removed, Unready.
 func rank(name string, changes map[string]*entry) int {
 	switch {
-	case name == unready:
+	case name == Unready:
 		return 2
 	case changes[name] == nil:
 		return 1
@@ -199,12 +205,59 @@ func (m Module) changes() (map[string]*entry, error) {
 		case wanted:
 			problems = append(problems, fmt.Errorf("%s was not written by this program, and differs from its file: move it "+
 				"to %s if it is yours, else remove it", name, m.Own))
-		case isTerraforms(name) && !f.IsDir():
+		case IsTerraforms(name) && !f.IsDir():
 			problems = append(problems, fmt.Errorf("%s is not one of the program's files: move it to %s if it is yours, else "+
 				"remove it", name, m.Own))
 		}
 	}
 	return changes, errors.Join(problems...)
+}
+
+// Take makes the files of a checkout's root module those of Put, if they have the same text. It removes others, by
+// their names: those of the administrator, which are in Own. If there are others, Terraform refuses to run until Put is
+// called. It may be repeated.
+func (m Module) Take(others []string) error {
+	want, err := m.want()
+	if err != nil {
+		return err
+	}
+	for name, is := range want {
+		path := filepath.Join(m.Dir, name)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		text, unread := os.ReadFile(path)
+		if err := errors.Join(err, unread); err != nil {
+			return err
+		}
+		if string(text) != is.text {
+			continue // Put returns the error
+		}
+		step()
+		if err := os.Chmod(path, 0o444); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(m.Dir, Unready)); len(others) > 0 && errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(removeUnfinished(m.Dir), m.write(Unready, entry{text: unreadyText})); err != nil {
+			return err
+		}
+	}
+	for _, name := range others {
+		step()
+		if err := os.Remove(filepath.Join(m.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Writes reports whether a file or link of the folder of a Module is one that Put may write or remove.
+func Writes(f fs.DirEntry) bool {
+	info, err := f.Info()
+	return err == nil && (f.Type() == fs.ModeSymlink || IsTerraforms(f.Name()) ||
+		f.Type().IsRegular() && !strings.HasPrefix(f.Name(), ".") && info.Mode().Perm()&0o222 == 0)
 }
 
 // read returns a file or link of the folder, and whether this package has written it: its files are read-only, and its
@@ -252,7 +305,7 @@ func (m Module) want() (map[string]entry, error) {
 		return nil, err
 	}
 	for _, f := range own {
-		if !isTerraforms(f.Name()) || f.IsDir() {
+		if !IsTerraforms(f.Name()) || f.IsDir() {
 			continue
 		}
 		target, err := filepath.Rel(m.Dir, filepath.Join(m.Own, f.Name()))
@@ -264,8 +317,8 @@ func (m Module) want() (map[string]entry, error) {
 	return want, nil
 }
 
-// isTerraforms reports whether Terraform or OpenTofu reads a file of this name as configuration.
-func isTerraforms(name string) bool {
+// IsTerraforms reports whether Terraform or OpenTofu reads a file of this name as configuration.
+func IsTerraforms(name string) bool {
 	if strings.HasPrefix(name, ".") {
 		return false
 	}

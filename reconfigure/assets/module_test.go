@@ -130,7 +130,7 @@ func TestOwnFilesChangeWhileTerraformRuns(t *testing.T) {
 	check(t, os.Remove(filepath.Join(site, "terraform", "a.tf")))
 	writeAll(t, site, 0o644, map[string]string{"terraform/dns.tf": "", "terraform/volumes.tf": ""})
 	step = func() {
-		if _, err := os.Stat(filepath.Join(m.Dir, unready)); err == nil {
+		if _, err := os.Stat(filepath.Join(m.Dir, Unready)); err == nil {
 			t.Error("Terraform would have been refused")
 		}
 		if _, err := os.Lstat(filepath.Join(m.Dir, "site_a.tf")); err != nil {
@@ -198,8 +198,8 @@ func TestAKillLeavesNoModuleThatTerraformRuns(t *testing.T) {
 				killed = killBefore(t, steps, "PUT_IN="+site)
 				after := content(t, m.Dir)
 				maps.DeleteFunc(after, func(name, _ string) bool { return strings.HasPrefix(name, ".") })
-				_, refused := after[unready]
-				empty := !slices.ContainsFunc(slices.Collect(maps.Keys(after)), isTerraforms)
+				_, refused := after[Unready]
+				empty := !slices.ContainsFunc(slices.Collect(maps.Keys(after)), IsTerraforms)
 				if !refused && !empty && !maps.Equal(after, before) && !maps.Equal(after, want) {
 					t.Errorf("killed before step %d: Terraform would run with %v", steps, slices.Sorted(maps.Keys(after)))
 				}

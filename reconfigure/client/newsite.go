@@ -125,12 +125,21 @@ func MakeSite(dir string, n NewSite) (kept []string, err error) {
 	if err := config.Check(there, []byte(declaration)); err != nil {
 		return nil, err
 	}
+	if kept, err = writeShared(dir, n.Name); err != nil {
+		return kept, err
+	}
+	return kept, writeNew(filepath.Join(dir, config.SiteFile), declaration)
+}
+
+// writeShared makes a site folder with .gitignore and README.md, and returns the names of those that were there with
+// another text.
+func writeShared(dir, cluster string) (kept []string, err error) {
 	step()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	for _, file := range []struct{ name, text string }{
-		{".gitignore", ignored()}, {"README.md", fmt.Sprintf(readmeOfSite, n.Name)},
+		{".gitignore", ignored()}, {"README.md", fmt.Sprintf(readmeOfSite, cluster)},
 	} {
 		path := filepath.Join(dir, file.name)
 		was, err := os.ReadFile(path)
@@ -145,7 +154,7 @@ func MakeSite(dir string, n NewSite) (kept []string, err error) {
 			return kept, err
 		}
 	}
-	return kept, writeNew(filepath.Join(dir, config.SiteFile), declaration)
+	return kept, nil
 }
 
 // writeNew writes a file that must not exist. The file is whole or does not exist.

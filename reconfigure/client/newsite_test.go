@@ -22,7 +22,8 @@ func newSite() NewSite {
 		LoginUser: "debian", PublicKey: "ssh-ed25519 AAAA me", Flavors: [2]string{"m1.medium", "24:00:00"}}
 }
 
-// TestMain makes the test binary make a site folder, and kill itself before a step.
+// TestMain makes the test binary make a site folder, of the checkout FROM if there is one, and kill itself before a
+// step.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("MAKE_SITE_IN"); dir != "" {
 		left, _ := strconv.Atoi(os.Getenv("STEPS"))
@@ -34,7 +35,14 @@ func TestMain(m *testing.M) {
 		}
 		n := newSite()
 		n.PublicKey = ""
-		if _, err := MakeSite(dir, n); err != nil {
+		make := func() error {
+			_, err := MakeSite(dir, n)
+			return err
+		}
+		if from := os.Getenv("FROM"); from != "" {
+			make = func() error { return fromCheckout(from, dir) }
+		}
+		if err := make(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

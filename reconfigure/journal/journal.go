@@ -70,8 +70,9 @@ type store interface {
 }
 
 // Open opens the journal in the folder, and creates both if they are missing. A journal of an earlier version is
-// migrated. A journal of a later version, a folder that cannot be written or is on a network file system, and a
-// damaged file are errors that a retry does not fix.
+// copied to journal.db.SCHEMA-N, with the version of its schema, and then migrated. A journal of a later version, a
+// folder that cannot be written or is on a network file system, and a damaged file are errors that a retry does not
+// fix.
 func Open(ctx context.Context, dir string) (*Journal, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -104,16 +104,31 @@ func (s postgresStore) name() string {
 
 // open opens the database and brings its schema up to date.
 func (s postgresStore) open(ctx context.Context) (*sql.DB, error) {
+	db := s.connect()
+	if err := s.prepare(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// connect returns the database as it is. It connects at the first use.
+func (s postgresStore) connect() *sql.DB {
 	// A connection is tested before each use, since the server may have been restarted.
 	always := stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return true })
 	db := sql.OpenDB(retrying{stdlib.GetConnector(*s.config, always)})
 	// Hundreds of processes may call at the same time and use up the server's connections. More than one connection
 	// would not help, since writers wait for each other.
 	db.SetMaxOpenConns(1)
-	if err := s.prepare(ctx, db); err != nil {
-		return nil, errors.Join(err, db.Close())
+	return db
+}
+
+// postgresVersion returns the version of the schema; 0 for a new database.
+func postgresVersion(ctx context.Context, db *sql.DB) (version int64, err error) {
+	err = db.QueryRowContext(ctx, `SELECT max(version_id) FROM `+goose.DefaultTablename).Scan(&version)
+	if err != nil && sqlState(err) == "42P01" { // undefined_table
+		return 0, nil
 	}
-	return db, nil
+	return version, err
 }
 
 // prepare migrates the database to this version. It may be killed at any point and run again.
@@ -126,12 +141,11 @@ func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	var version int64
-	err = db.QueryRowContext(ctx, `SELECT max(version_id) FROM `+goose.DefaultTablename).Scan(&version)
-	if err != nil && sqlState(err) != "42P01" { // undefined_table: the database is new
+	version, err := postgresVersion(ctx, db)
+	if err != nil {
 		return err
 	}
-	if done, err := upToDate(p, version); done || err != nil {
+	if done, err := (Schema{Version: version, Newest: newestOf(p)}).upToDate(); done || err != nil {
 		return err
 	}
 	return migrate(ctx, p)

@@ -195,9 +195,17 @@ func commitIsUncertain(t *testing.T, s server) {
 
 func newerIsRefused(t *testing.T, s server) {
 	url := s.database(t)
+	if schema, err := SchemaOfURL(t.Context(), url); err != nil || schema.Version != 0 || schema.Newest < 13 {
+		t.Errorf("an empty database has the schema %+v (%v)", schema, err)
+	}
 	open(t, url)
+	if schema, err := SchemaOfURL(t.Context(), url); err != nil || schema.Version != schema.Newest {
+		t.Errorf("a new journal has the schema %+v (%v)", schema, err)
+	}
 	s.do(t, url, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`)
 	_, err := OpenURL(t.Context(), url)
+	wants(t, err, "version 99", "newer")
+	_, err = SchemaOfURL(t.Context(), url)
 	wants(t, err, "version 99", "newer")
 }
 

@@ -29,19 +29,23 @@ func migrator(
 	return goose.NewProvider(dialect, db, files, append(options, goose.WithDisableGlobalRegistry(true))...)
 }
 
-// upToDate reports whether that version of the schema is the newest one. A later one is an error.
-func upToDate(p *goose.Provider, version int64) (bool, error) {
-	var newest int64
+// newestOf returns the newest version of a migrator.
+func newestOf(p *goose.Provider) (version int64) {
 	for _, s := range p.ListSources() {
-		newest = max(newest, s.Version)
+		version = max(version, s.Version)
 	}
-	if version > newest {
+	return version
+}
+
+// upToDate reports whether the journal has the newest version. A later one is an error.
+func (s Schema) upToDate() (bool, error) {
+	if s.Version > s.Newest {
 		return false, fmt.Errorf(
 			"its schema has version %d, but this reconfigure knows versions up to %d: use the newer reconfigure that "+
 				"wrote it",
-			version, newest)
+			s.Version, s.Newest)
 	}
-	return version == newest, nil
+	return s.Version == s.Newest, nil
 }
 
 // migrate runs the missing migrations.

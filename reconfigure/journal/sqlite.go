@@ -87,19 +87,39 @@ func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	return errors.Join(migrateSQLite(ctx, db, path, p), lock.Unlock())
 }
 
-// sqliteUpToDate reads the user_version from the file's header. Each migration sets it, since versions of this tool
+// sqliteSchema returns the versions of the database and of the migrations.
+func sqliteSchema(ctx context.Context, db *sql.DB, p *goose.Provider) (Schema, error) {
+	version, err := sqliteVersion(ctx, db)
+	return Schema{Version: version, Newest: newestOf(p)}, err
+}
+
+// sqliteVersion reads the user_version from the file's header. Each migration sets it, since versions of this tool
 // without the migration library read it too.
+func sqliteVersion(ctx context.Context, db *sql.DB) (version int64, err error) {
+	err = db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version)
+	return version, err
+}
+
 func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, error) {
-	var version int64
-	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+	s, err := sqliteSchema(ctx, db, p)
+	if err != nil {
 		return false, err
 	}
-	return upToDate(p, version)
+	return s.upToDate()
 }
 
 func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provider) error {
-	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
+	was, err := sqliteSchema(ctx, db, p)
+	if err != nil {
+		return err
+	}
+	if done, err := was.upToDate(); done || err != nil {
 		return err // another process has migrated it
+	}
+	if was.Version > 0 {
+		if err := copyTo(ctx, db, copyName(path, was.Version)); err != nil {
+			return fmt.Errorf("copy it before its schema changes: %w", err)
+		}
 	}
 	if _, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
@@ -199,8 +219,11 @@ func (s sqliteStore) lock(ctx context.Context) (*lock, error) {
 }
 
 func (s sqliteStore) locked(context.Context, *sql.DB) (bool, error) {
-	file := flock.New(filepath.Join(s.dir, holderFile))
+	file := flock.New(filepath.Join(s.dir, holderFile), flock.SetFlag(os.O_RDONLY))
 	free, err := file.TryRLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // nobody has ever had it
+	}
 	if err != nil || !free {
 		return err == nil, err
 	}

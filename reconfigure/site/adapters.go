@@ -391,7 +391,12 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 	if a.reads && !exists(a.Site.RootModule()) { // a new site folder
 		return nil, terraform.ErrNotInitialized
 	}
-	return terraform.Open(ctx, terraform.Config{
+	return terraform.Open(ctx, a.terraformConfig(shard))
+}
+
+// terraformConfig returns the configuration of the driver of a shard.
+func (a *Adapters) terraformConfig(shard string) terraform.Config {
+	return terraform.Config{
 		Dir:         a.Site.RootModule(),
 		Workspace:   shard,
 		Keeper:      a.Site.NodeMap(a.Journal).Keeper,
@@ -413,7 +418,7 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 		},
 		Environ: Environment(os.Environ()),
 		Log:     a.logger,
-	})
+	}
 }
 
 // NodeMap returns the map of nodes, for callers that do not run Terraform.

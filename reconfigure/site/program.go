@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/assets"
@@ -110,4 +111,63 @@ func (a *Adapters) playbooks(ctx context.Context) (*ansible.Runner, error) {
 	}
 	c.Program = unpacked.Dir
 	return ansible.New(c), err
+}
+
+// OwnTerraform returns the names of the administrator's files of Terraform in the root module of a checkout.
+func (s Site) OwnTerraform() (own []string, err error) {
+	if s.Provider.Existing {
+		return nil, nil
+	}
+	found, err := os.ReadDir(s.RootModule())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		_, ours := assets.Files()["terraform/"+s.Provider.Name+"/"+f.Name()]
+		if !ours && f.Name() != assets.Unready && f.Type().IsRegular() && assets.IsTerraforms(f.Name()) {
+			own = append(own, f.Name())
+		}
+	}
+	return own, nil
+}
+
+// OwnRoles returns the administrator's roles of Ansible in a checkout: those that the program does not have.
+func (s Site) OwnRoles() (own []string, err error) {
+	found, err := os.ReadDir(s.File("ansible", "roles"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	ours := map[string]bool{}
+	for path := range assets.Files() {
+		if rest, ok := strings.CutPrefix(path, "ansible/roles/"); ok {
+			role, _, _ := strings.Cut(rest, "/")
+			ours[role] = true
+		}
+	}
+	for _, f := range found {
+		if f.IsDir() && !ours[f.Name()] {
+			own = append(own, f.Name())
+		}
+	}
+	return own, err
+}
+
+// MovedTo returns the Site in a folder with the same declaration and the same journal.
+func (s Site) MovedTo(dir string) Site {
+	s.Dir = dir
+	return s
+}
+
+// TakeRootModule makes the root module of a checkout, moved to this site folder, that of a site folder. Own are the
+// names of the administrator's files in it, which are in the folder above already. Only the holder of the lease may
+// call it. It may be repeated.
+func (s Site) TakeRootModule(ctx context.Context, own []string) error {
+	if s.Provider.Existing {
+		return nil
+	}
+	m := s.rootModule()
+	if err := m.Take(own); err != nil {
+		return err
+	}
+	return m.Put(ctx)
 }

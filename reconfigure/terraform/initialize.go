@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +19,23 @@ import (
 
 // lockFile is Terraform's file of the selected providers.
 const lockFile = ".terraform.lock.hcl"
+
+// lockedProvider matches the beginning of a provider's block in the lock file, which Terraform formats.
+var lockedProvider = regexp.MustCompile(`(?m)^provider "([^"]*)" \{\n\s*version\s*= "([^"]*)"`)
+
+// Providers returns the selected versions of the providers of a root module, by their addresses; none before the first
+// `terraform init`.
+func Providers(dir string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, lockFile))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	versions := map[string]string{}
+	for _, match := range lockedProvider.FindAllStringSubmatch(string(text), -1) {
+		versions[match[1]] = match[2]
+	}
+	return versions, nil
+}
 
 // initialize checks the binary's version and runs `terraform init`, unless the last successful init was for the same
 // module, lock file and binary: an init takes a second or more, and may use the network. A lock prevents two

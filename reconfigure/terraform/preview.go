@@ -61,6 +61,29 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	return preview, nil
 }
 
+// PreviewAll has Terraform plan all resources of this shard while no node is to change. It returns the changes of shared
+// resources. A change of a node's resource, or one that the fence does not know, is a *reconfigure.Refusal. It changes
+// neither cloud nor state nor the map of nodes, and may be retried.
+func (d *Driver) PreviewAll(ctx context.Context) ([]reconfigure.ResourceChange, error) {
+	if d.unready != nil {
+		return nil, d.unready
+	}
+	all, _, err := d.nodes().Read(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	m, err := d.module(len(reconfigure.Shards(all)) > 1)
+	if err != nil {
+		return nil, err
+	}
+	ours := reconfigure.Plan{Shared: true, Desired: reconfigure.InShard(all, d.cfg.Workspace)}
+	preview, err := d.preview(ctx, ours, arguments{refresh: true, parallelism: parallelism(len(ours.Desired))}, m)
+	if err != nil {
+		return nil, err
+	}
+	return preview.Changes, d.Discard(preview)
+}
+
 // preview saves Terraform's plan for a plan of this shard if the fence accepts it.
 func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments,
 	m module) (preview reconfigure.Preview, err error) {

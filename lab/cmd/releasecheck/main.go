@@ -50,7 +50,7 @@ type suite struct {
 // package, it has the version of this checkout.
 type part struct{ name, packaged, root string }
 
-// suites returns all suites. The packages hosts and machines only have machines of Debian 12.
+// suites returns all suites. The packages hosts, machines and upgrade only have machines of Debian 12.
 func suites() []suite {
 	both := []string{"./lab/e2e/campaign", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/resize",
 		"./lab/e2e/security", "./lab/e2e/update"}
@@ -74,8 +74,9 @@ func suites() []suite {
 		{name: "openstack", parts: []part{{"a cluster on OpenStack (Nova)", "nova-api", ""}},
 			packages: []string{"./lab/e2e/clouds"}, environ: []string{"EIFFEL_E2E_CLOUD=openstack"}},
 		{name: "debian-12", parts: []part{{"a cluster on Debian 12 (Slurm)", "slurmctld", ".tools/image/systemd"}},
-			packages: append([]string{"./lab/e2e/bookworm", "./lab/e2e/hosts", "./lab/e2e/machines"}, both...),
-			environ:  []string{full}},
+			packages: append([]string{"./lab/e2e/bookworm", "./lab/e2e/hosts", "./lab/e2e/machines", "./lab/e2e/upgrade"},
+				both...),
+			environ: []string{full}},
 		{name: "debian-13", parts: []part{{"a cluster on Debian 13 (Slurm)", "slurmctld", ".tools/image/trixie"}},
 			packages: append([]string{"./lab/e2e/trixie"}, both...),
 			environ:  []string{full, harness.ReleaseVariable + "=" + harness.Trixie}},
