@@ -266,7 +266,18 @@ func TestFindings(t *testing.T) {
 		"orphan that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray"}}},
+		"orphan in ERROR of a node that is in use": {func(o *observation) {
+			o.slurm("n2", "ALLOCATED CLOUD")
+			o.serve("n2", "stray", time.Hour)
+			o.Servers["n2"][0].Status = "ERROR"
 		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
+		"orphan of a persistent node that is in use": {func(o *observation) {
+			o.gone("n1")
+			o.serve("n1", "stray", time.Hour)
+		}, []Finding{
+			{Node: "n1", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}, {Node: "n1", Kind: Missing},
+		}},
 		"orphan that has no node's name": {func(o *observation) { o.serve("other", "stray", time.Hour) },
 			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
 		"orphan with the control node's name": {func(o *observation) { o.serve("ctl", "stray", time.Hour) },
@@ -297,6 +308,12 @@ func TestFindings(t *testing.T) {
 			delete(o.Servers, "n2")
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, one("n2", Lost, None, poweringDown)},
+		"lost, another one in use": {func(o *observation) {
+			o.has("n2", "standard")
+			delete(o.Servers, "n2")
+			o.serve("n2", "stray", time.Hour)
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray"}, {Node: "n2", Kind: Lost}}},
 		"lost, persistent": {func(o *observation) {
 			delete(o.Servers, "n1")
 			o.slurm("n1", "DOWN")
@@ -332,8 +349,7 @@ func TestFindings(t *testing.T) {
 			o.Servers["n2"][0].ImageID = "image-v0"
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, []Finding{
-			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: commands().Remove + "id-n2"},
-			{Node: "n2", Kind: Unfinished},
+			{Node: "n2", Kind: Orphan, Server: "id-n2"}, {Node: "n2", Kind: Unfinished},
 		}},
 		"shut off": {
 			func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating),
