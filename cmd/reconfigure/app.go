@@ -57,6 +57,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			inventoryCommand(),
 			gateCommand(),
 			workerCommand(),
+			backupCommand(),
+			restoreCommand(),
 			initCommand(),
 			completionCommand(),
 			completeCommand(),
