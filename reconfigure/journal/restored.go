@@ -81,7 +81,7 @@ func (j *Journal) Restored(ctx context.Context, at time.Time) (cancelled int64, 
 		now := time.Now().UnixNano()
 		const pause = `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, 'reconfigure restore', $2)
 			ON CONFLICT (id) DO UPDATE SET since = excluded.since, caller = excluded.caller, reason = excluded.reason`
-		reason := "the backup of " + of + " was restored: look at `reconfigure reconcile` before `reconfigure continue`"
+		reason := "the backup of " + of + " was restored; look at `reconfigure reconcile` first"
 		if _, err := tx.ExecContext(ctx, pause, now, reason); err != nil {
 			return err
 		}

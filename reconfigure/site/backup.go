@@ -21,6 +21,15 @@ const (
 	BackupKey   = "private_key" // the file of the key that the login user accepts
 )
 
+// notOwn are the folders of a cluster directory that have no files of the site.
+var notOwn = []string{"bin", "dist", "state"}
+
+// ofRepository are the files and folders in the top folder of a checkout, besides those with files of the site.
+var ofRepository = []string{
+	".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "go.mod", "go.sum",
+	"bench", "cmd", "docs", "lab", "reconfigure", "slurmscripts", "systemd",
+}
+
 // stateMembers are the files of the state directory that nothing else has, besides the journal.
 var stateMembers = []string{
 	"slurm_key", "slurm_key.pub", "ansible/given.json", "ansible/hardware.json", "ansible/measured.json",
@@ -123,7 +132,8 @@ func (s Site) hasOwnFiles(rel string) bool {
 		return !slices.Contains(Kinds(), kind) || deeper == "" ||
 			s.Checkout() && !strings.HasPrefix(deeper, "terraform.tfstate.d") && !strings.HasPrefix(deeper, "nodes")
 	}
-	return top == "group_vars" || top == "ansible"
+	return s.File(rel) != s.Cluster.Settings.StateDir && !slices.Contains(notOwn, top) &&
+		!(s.Checkout() && slices.Contains(ofRepository, top))
 }
 
 // isOwn reports whether a file, in a folder that may have files of the site, may be one.
@@ -139,9 +149,8 @@ func (s Site) isOwn(rel string) bool {
 		return name == ".terraform.lock.hcl"
 	case nested:
 		return !s.Checkout() || name != "README.md"
-	case s.Checkout():
-		return strings.HasSuffix(name, ".yaml") ||
-			slices.ContainsFunc(Kinds(), func(kind string) bool { return strings.HasPrefix(name, kind+".") })
+	case s.Checkout() && slices.Contains(ofRepository, name):
+		return false
 	}
 	return name != "inventory.json" && name != locationFile
 }
