@@ -121,6 +121,69 @@ func TestABackupThatIsOlderThanTheCloudCostsNoJob(t *testing.T) {
 	})
 }
 
+// TestABackupThatKnowsAnInstanceOtherwiseCostsNoJob has instances whose data in the backup is older: p2 was stopped then,
+// p3 had another image. The persistent node p1 is not in the backup. A job runs on each of them.
+func TestABackupThatKnowsAnInstanceOtherwiseCostsNoJob(t *testing.T) {
+	test(t, []string{"p2", "p3"}, func(l *lab) {
+		c := declared()
+		c.Groups[0].WhenIdle = reconfigure.IdleStop
+		l.declare(c)
+		l.Rest("p2")
+		l.Forget("p1")
+		restore := l.BackUp()
+		l.PowersUp("p2")
+		l.submit(ask(reconfigure.Resume, "p2"))
+		c.Groups[0].Image = "v2"
+		l.declare(c)
+		update := ask(reconfigure.Update, "p3")
+		update.Reimage = true
+		l.submit(update)
+		l.work()
+		running := []string{"p1", "p2", "p3"}
+		l.StartJob("p1")
+		l.StartJob("p3")
+		was := l.IDs()
+		if n := l.Node("p2"); n.Spec.Stopped() || !n.Job {
+			t.Fatalf("p2: %+v", n)
+		}
+		if n := l.Node("p3"); n.Made.ImageID != l.Spec("p3").ImageID || !n.Job {
+			t.Fatalf("p3: %+v", n)
+		}
+
+		restore()
+		l.journal = memory.New()
+		if n, other := l.Node("p2"), l.Node("p3"); !n.Spec.Stopped() || other.Spec.ImageID == other.Made.ImageID {
+			t.Fatalf("the backup is not older: %+v, %+v", n, other)
+		}
+		l.PowersUp("p4")
+		for _, r := range []reconfigure.Request{
+			ask(reconfigure.Deploy), ask(reconfigure.Resume, "p2", "p3", "p4"), ask(reconfigure.Suspend, "p2", "p3"),
+		} {
+			l.submit(r)
+			l.work()
+		}
+		l.compares()
+		is := l.IDs()
+		for _, node := range running {
+			if n := l.Node(node); !n.Job || is[node] != was[node] {
+				t.Errorf("%s had instance %s, and has %s: %+v", node, was[node], is[node], n)
+			}
+		}
+		if n := l.Node("p4"); n.Instance.ID == "" || !n.Job {
+			t.Errorf("p4, which Slurm has resumed, is %+v", n)
+		}
+
+		l.EndJob("p2")
+		l.PowersDown("p2")
+		l.submit(ask(reconfigure.Suspend, "p2"))
+		l.work()
+		l.PoweredDown("p2")
+		if n := l.Node("p2"); slices.Contains(l.Orphans(), "p2") || n.Instance.ID != "" && !n.Made.Stopped() {
+			t.Errorf("after its suspend p2 is %+v, and unknown are %v", n, l.Orphans())
+		}
+	})
+}
+
 func nodesOf(ids map[string]string) (nodes []string) {
 	for node := range ids {
 		nodes = append(nodes, node)
