@@ -245,6 +245,14 @@ func Restore(ctx context.Context, dir, file, identity string) (done RestoredSite
 			return done, err
 		}
 	}
+	state := backup.Absolute(m.StateDirectory, dir, "")
+	release, ok, err := journal.Exclude(ctx, state) // a service may be enabled already
+	if err != nil {
+		return done, err
+	} else if !ok {
+		return done, workerRuns(dir)
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	for _, p := range places {
 		if err := ctx.Err(); err != nil {
 			return done, err
@@ -293,6 +301,10 @@ func placesOf(m backup.Manifest, dir, staged string) ([]place, error) {
 	return all, nil
 }
 
+func workerRuns(dir string) error {
+	return refuse("a worker of %s runs: end it first, for example by `systemctl stop` of its service", dir)
+}
+
 // mayRestore returns a refusal if the directory has a cluster, or the backup needs a newer program.
 func mayRestore(m backup.Manifest, dir string, places []place) error {
 	newest, err := journal.Schema()
@@ -307,7 +319,7 @@ func mayRestore(m backup.Manifest, dir string, places []place) error {
 	if held, err := journal.Held(state); err != nil {
 		return err
 	} else if held {
-		return refuse("a worker of %s runs: end it first, for example by `systemctl stop` of its service", dir)
+		return workerRuns(dir)
 	}
 	mine := map[string]bool{}
 	for _, p := range places {
@@ -353,7 +365,11 @@ func (p place) compare() (bool, error) {
 
 func (p place) put() error {
 	if _, err := os.Lstat(p.to); err == nil {
-		return nil // it has the same content
+		if same, err := p.compare(); same || err != nil {
+			return err
+		}
+		return fmt.Errorf("%s was written meanwhile, and stays: end the commands and services that use the directory, move "+
+			"the file away, and restore again", p.to)
 	}
 	mode := fs.FileMode(0o755)
 	if p.secret {

@@ -138,7 +138,9 @@ func TestARestoredSiteHasAllThatNothingElseHas(t *testing.T) {
 	if text := got["state/journal.db"]; !strings.HasPrefix(text, "SQLite format 3") {
 		t.Errorf("the journal is %.20q", text)
 	}
-	delete(got, "state/journal.db")
+	for _, path := range []string{"state/journal.db", "state/lead.lock", "state/leader"} {
+		delete(got, path)
+	}
 	maps.DeleteFunc(from, func(path, _ string) bool {
 		return strings.HasPrefix(path, "state/journal.db") || slices.Contains([]string{
 			"state/log/worker.log", "state/program/1/ansible/x", "inventory.json", "terraform/openstack/main.tf",
@@ -289,6 +291,33 @@ func TestARestoreWhileAWorkerRunsIsRefused(t *testing.T) {
 	_ = release()
 	if _, err := Restore(t.Context(), s.Dir, file, ""); err != nil {
 		t.Errorf("without a worker: %v", err)
+	}
+}
+
+// TestAJournalThatBeginsDuringARestoreStays has a command write a new journal between the checks and the end of a
+// restore, which must not take it for the restored one.
+func TestAJournalThatBeginsDuringARestoreStays(t *testing.T) {
+	s, _ := usedSite(t)
+	file, dir := backupOf(t, s), t.TempDir()
+	staged := t.TempDir()
+	m, err := backup.Extract(file, "", staged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places, err := placesOf(m, dir, staged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := places[len(places)-1]
+	if last.to != filepath.Join(dir, "state/journal.db") {
+		t.Fatalf("the last file is %s", last.to)
+	}
+	err = errors.Join(os.MkdirAll(filepath.Dir(last.to), 0o700), os.WriteFile(last.to, []byte("new"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := last.put(); err == nil || !strings.Contains(err.Error(), "was written meanwhile") {
+		t.Errorf("%v", err)
 	}
 }
 

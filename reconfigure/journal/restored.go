@@ -62,6 +62,19 @@ func Held(dir string) (bool, error) {
 	return false, file.Unlock()
 }
 
+// Exclude keeps workers from the journal in SQLite in a folder until release. Neither the journal nor the folder need
+// exist; the folder is made. ok is false while a worker has the lease. Exclude may be retried.
+func Exclude(ctx context.Context, dir string) (release func() error, ok bool, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, false, err
+	}
+	lock, err := sqliteStore{dir: dir}.lock(ctx)
+	if err != nil || lock == nil {
+		return nil, false, err
+	}
+	return lock.release, true, nil
+}
+
 // skip is added to the numbers of requests, plans and campaigns by Restored. What the cluster has done since the backup
 // must have other numbers: an image in the cloud, for example, has the number of its request.
 const skip = 100_000
