@@ -267,6 +267,10 @@ func TestFindings(t *testing.T) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)
 		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray"}}},
+		"control node, its state was lost": {func(o *observation) {
+			delete(o.Instances, "ctl")
+			o.unreachable(snapshot.Slurm)
+		}, []Finding{{Node: "ctl", Kind: Orphan, Server: "id-ctl"}, {Node: "ctl", Kind: Missing, Command: deploying}}},
 		"orphan in ERROR of a node that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)

@@ -31,6 +31,8 @@ func (c comparison) strangers(v view) []Finding {
 		switch {
 		case c.unused(v, s):
 			f.Fix = Delete
+		case v.told && !v.made:
+			f.Detail += "; its map has one, so its state may have been lost: docs/guides/state-lost.md"
 		case v.replaced() && !c.persistent.Contains(v.node): // Slurm never powers a persistent node down
 			f.Detail += "; Slurm uses the node, so jobs may run there: it is removed when Slurm has powered the node down"
 		default:
