@@ -280,7 +280,7 @@ func TestFindings(t *testing.T) {
 			o.gone("n1")
 			o.serve("n1", "stray", time.Hour)
 		}, []Finding{
-			{Node: "n1", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}, {Node: "n1", Kind: Missing},
+			{Node: "n1", Kind: Orphan, Server: "stray"}, {Node: "n1", Kind: Missing},
 		}},
 		"orphan that has no node's name": {func(o *observation) { o.serve("other", "stray", time.Hour) },
 			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
@@ -464,6 +464,21 @@ func TestFindings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAFindingSaysHowAnUnknownInstanceInUseEnds: Slurm powers a cloud node down, and never a persistent one.
+func TestAFindingSaysHowAnUnknownInstanceInUseEnds(t *testing.T) {
+	seen := healthy()
+	seen.gone("n1")
+	seen.serve("n1", "stray1", time.Hour)
+	seen.slurm("n2", "ALLOCATED CLOUD")
+	seen.serve("n2", "stray2", time.Hour)
+	want := map[string]string{"n1": "drain it", "n2": "when Slurm has powered the node down"}
+	for _, f := range seen.compare(example()) {
+		if f.Kind == Orphan && !strings.Contains(f.Detail, want[f.Node]) {
+			t.Errorf("%s: %s", f.Node, f.Detail)
+		}
 	}
 }
 

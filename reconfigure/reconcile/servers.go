@@ -33,7 +33,9 @@ func (c comparison) strangers(v view) []Finding {
 			f.Fix = Delete
 		case v.told && !v.made:
 			f.Detail += "; its map has one, so its state may have been lost: docs/guides/state-lost.md"
-		case v.replaced() && !c.persistent.Contains(v.node): // Slurm never powers a persistent node down
+		case v.replaced() && c.persistent.Contains(v.node): // Slurm never powers it down
+			f.Detail += "; Slurm uses the node, so jobs may run there: drain it, and delete the instance when they have ended"
+		case v.replaced():
 			f.Detail += "; Slurm uses the node, so jobs may run there: it is removed when Slurm has powered the node down"
 		default:
 			f.Command = c.commands.Remove + s.ID
