@@ -53,6 +53,8 @@ DESTDIR ?=
 install-service: ## install the worker as a systemd service, which starts at boot and restarts; then declare worker: systemd
 	install -d $(DESTDIR)/etc/systemd/system $(DESTDIR)/etc/polkit-1/rules.d
 	sed 's/^User=eiffel$$/User=$(OWNER)/' systemd/reconfigure-worker@.service >$(DESTDIR)/etc/systemd/system/reconfigure-worker@.service
+	sed 's/^User=eiffel$$/User=$(OWNER)/' systemd/reconfigure-backup@.service >$(DESTDIR)/etc/systemd/system/reconfigure-backup@.service
+	cp systemd/reconfigure-backup@.timer $(DESTDIR)/etc/systemd/system/
 	sed 's/"eiffel"/"$(OWNER)"/' systemd/50-reconfigure-worker.rules >$(DESTDIR)/etc/polkit-1/rules.d/50-reconfigure-worker.rules
 ifeq ($(DESTDIR),)
 	systemctl daemon-reload

@@ -3,6 +3,7 @@ module github.com/eiffel-hpc/eiffel
 go 1.26.0
 
 require (
+	filippo.io/age v1.2.1
 	github.com/agext/levenshtein v1.2.1
 	github.com/apenella/go-ansible/v2 v2.4.0
 	github.com/cenkalti/backoff/v5 v5.0.3

@@ -1,9 +1,9 @@
-// Package systemd holds the worker as a service, which is in the binary.
+// Package systemd holds the worker and the backups as services, which are in the binary.
 package systemd
 
 import "embed"
 
-// FS has the unit and polkit's rule.
+// FS has the units and polkit's rule.
 //
-//go:embed *.service *.rules
+//go:embed *.service *.timer *.rules
 var FS embed.FS

@@ -40,6 +40,7 @@ var arrows = map[string]string{
 	"explain":                 ". nodeset text snapshot plan usage",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
+	"backup":                  "",
 	"gate":                    ". nodeset",
 	"simulate":                ". nodeset operation journal/memory",
 	"journal/memory":          ". nodeset",
@@ -60,11 +61,11 @@ var arrows = map[string]string{
 	"cloud/machines":          ". nodeset cloud process",
 	"ssh":                     ". nodeset sleep batcher",
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
-		"slurmconf terraform ansible slurm ssh sitefiles assets cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
+		"slurmconf terraform ansible slurm ssh sitefiles assets backup cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
-		"terraform ansible sitefiles site worker",
+		"terraform ansible sitefiles backup site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
 		"worker client",
 }

@@ -111,6 +111,8 @@ func TestTheServiceIsInstalledForTheOwnerOfTheCheckout(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"systemd/system/reconfigure-worker@.service":   "\nUser=slurmadm\n",
+		"systemd/system/reconfigure-backup@.service":   "\nUser=slurmadm\n",
+		"systemd/system/reconfigure-backup@.timer":     "\nOnCalendar=daily\n",
 		"polkit-1/rules.d/50-reconfigure-worker.rules": `subject.user == "slurmadm"`,
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, "etc", file))

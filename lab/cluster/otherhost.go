@@ -36,6 +36,31 @@ func (l *Lab) StopControlHost() error {
 	return nil
 }
 
+// LoseDisk replaces the disk of the control host, which is stopped, by a new one: the same user and host key, and a
+// cluster directory as in a new checkout. The declaration, the states, the user's keys and all else are gone.
+func (l *Lab) LoseDisk(ctx context.Context) error {
+	ssh := l.home(".ssh")
+	return errors.Join(os.RemoveAll(l.Site), os.RemoveAll(ssh), os.Mkdir(ssh, 0o700),
+		os.WriteFile(filepath.Join(ssh, "authorized_keys"), nil, 0o600), l.give(ssh), l.makeSite(ctx))
+}
+
+// GiveFile copies a file of this computer to the home of the control host's user, and returns its path there.
+func (l *Lab) GiveFile(from string) (string, error) {
+	text, err := os.ReadFile(from)
+	to := l.home(filepath.Base(from))
+	if err == nil {
+		err = errors.Join(os.WriteFile(to, text, 0o600), l.give(to))
+	}
+	return filepath.Join("/home", User, filepath.Base(from)), err
+}
+
+// TakeFile moves a file from the home of the control host's user to a folder of this computer, and returns its path.
+func (l *Lab) TakeFile(name, dir string) (string, error) {
+	text, err := os.ReadFile(l.home(name))
+	to := filepath.Join(dir, name)
+	return to, errors.Join(err, os.WriteFile(to, text, 0o600), os.Remove(l.home(name)))
+}
+
 // ControlHostSSHD returns the process id of the control host's sshd.
 func (l *Lab) ControlHostSSHD() string {
 	pid, _ := os.ReadFile(l.host("pid"))

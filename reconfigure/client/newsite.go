@@ -74,7 +74,7 @@ const readmeOfSite = `# The Slurm cluster %s
 | clouds.yaml | yours, secret |
 | state/, terraform/*/, inventory.json | reconfigure's: journal, logs, the program's files, Terraform's states |
 
-Back up state/ and the states of Terraform: they are not in git.
+Not all of it is in git: reconfigure backup FILE writes a backup.
 
     reconfigure check       # what is unsafe, or cannot work
     reconfigure deploy      # make the cluster

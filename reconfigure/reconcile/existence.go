@@ -172,6 +172,8 @@ func (c comparison) otherNode(v view) (Finding, bool) {
 		f.Fix = Resume // a resume replaces the instance
 	case v.state.PoweringUp() && f.Kind == Lost, v.out():
 		f.Fix = Suspend
+	case f.Kind == Lost && v.replaced():
+		f.Detail += "; Slurm uses another instance of its name"
 	case f.Kind == Lost:
 		f.Command = poweringDown
 	default:

@@ -266,7 +266,22 @@ func TestFindings(t *testing.T) {
 		"orphan that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray"}}},
+		"control node, its state was lost": {func(o *observation) {
+			delete(o.Instances, "ctl")
+			o.unreachable(snapshot.Slurm)
+		}, []Finding{{Node: "ctl", Kind: Orphan, Server: "id-ctl"}, {Node: "ctl", Kind: Missing, Command: deploying}}},
+		"orphan in ERROR of a node that is in use": {func(o *observation) {
+			o.slurm("n2", "ALLOCATED CLOUD")
+			o.serve("n2", "stray", time.Hour)
+			o.Servers["n2"][0].Status = "ERROR"
 		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
+		"orphan of a persistent node that is in use": {func(o *observation) {
+			o.gone("n1")
+			o.serve("n1", "stray", time.Hour)
+		}, []Finding{
+			{Node: "n1", Kind: Orphan, Server: "stray"}, {Node: "n1", Kind: Missing},
+		}},
 		"orphan that has no node's name": {func(o *observation) { o.serve("other", "stray", time.Hour) },
 			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
 		"orphan with the control node's name": {func(o *observation) { o.serve("ctl", "stray", time.Hour) },
@@ -297,6 +312,12 @@ func TestFindings(t *testing.T) {
 			delete(o.Servers, "n2")
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, one("n2", Lost, None, poweringDown)},
+		"lost, another one in use": {func(o *observation) {
+			o.has("n2", "standard")
+			delete(o.Servers, "n2")
+			o.serve("n2", "stray", time.Hour)
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray"}, {Node: "n2", Kind: Lost}}},
 		"lost, persistent": {func(o *observation) {
 			delete(o.Servers, "n1")
 			o.slurm("n1", "DOWN")
@@ -332,8 +353,7 @@ func TestFindings(t *testing.T) {
 			o.Servers["n2"][0].ImageID = "image-v0"
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, []Finding{
-			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: commands().Remove + "id-n2"},
-			{Node: "n2", Kind: Unfinished},
+			{Node: "n2", Kind: Orphan, Server: "id-n2"}, {Node: "n2", Kind: Unfinished},
 		}},
 		"shut off": {
 			func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating),
@@ -444,6 +464,21 @@ func TestFindings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAFindingSaysHowAnUnknownInstanceInUseEnds: Slurm powers a cloud node down, and never a persistent one.
+func TestAFindingSaysHowAnUnknownInstanceInUseEnds(t *testing.T) {
+	seen := healthy()
+	seen.gone("n1")
+	seen.serve("n1", "stray1", time.Hour)
+	seen.slurm("n2", "ALLOCATED CLOUD")
+	seen.serve("n2", "stray2", time.Hour)
+	want := map[string]string{"n1": "drain it", "n2": "when Slurm has powered the node down"}
+	for _, f := range seen.compare(example()) {
+		if f.Kind == Orphan && !strings.Contains(f.Detail, want[f.Node]) {
+			t.Errorf("%s: %s", f.Node, f.Detail)
+		}
 	}
 }
 

@@ -28,14 +28,27 @@ func (c comparison) strangers(v view) []Finding {
 		if len(c.seen.Servers[v.node]) > 1 {
 			f.Kind, f.Detail = Doubled, "the cloud has several instances of this name, and Terraform does not know "+s.ID
 		}
-		if c.unused(v, s) {
+		switch {
+		case c.unused(v, s):
 			f.Fix = Delete
-		} else {
+		case v.told && !v.made:
+			f.Detail += "; its map has one, so its state may have been lost: docs/guides/state-lost.md"
+		case v.replaced() && c.persistent.Contains(v.node): // Slurm never powers it down
+			f.Detail += "; Slurm uses the node, so jobs may run there: drain it, and delete the instance when they have ended"
+		case v.replaced():
+			f.Detail += "; Slurm uses the node, so jobs may run there: it is removed when Slurm has powered the node down"
+		default:
 			f.Command = c.commands.Remove + s.ID
 		}
 		all = append(all, f)
 	}
 	return all
+}
+
+// replaced reports whether Slurm uses a node whose instance Terraform does not know: the cloud has another one of its
+// name, as after the restore of an older backup.
+func (v view) replaced() bool {
+	return v.used() && v.own == nil && slices.ContainsFunc(v.strange, reconfigure.Server.Active)
 }
 
 // unused reports whether no job can be on a server: the server has a compute node's name, and Slurm does not use that

@@ -19,6 +19,23 @@ type resource struct {
 	tainted     bool
 }
 
+// BackUp copies Terraform's map of nodes and its states. restore puts the copy in their place: everything that was made
+// or removed since then is unknown to Terraform.
+func (w *World) BackUp() (restore func()) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	desired, state := maps.Clone(w.terraform.desired), map[string]*resource{}
+	for node, r := range w.terraform.state {
+		is := *r
+		state[node] = &is
+	}
+	return func() {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		w.terraform.desired, w.terraform.state = desired, state
+	}
+}
+
 // foreseen is a saved plan of Terraform.
 type foreseen struct {
 	shard string

@@ -35,8 +35,10 @@ func (d *Driver) localState(shard string) string {
 
 // isLocal reports whether the states are in the files of localState: `terraform init` records any other back end in
 // .terraform.
-func (d *Driver) isLocal() bool {
-	_, err := os.Stat(filepath.Join(d.cfg.Dir, ".terraform", "terraform.tfstate"))
+func (d *Driver) isLocal() bool { return localIn(d.cfg.Dir) }
+
+func localIn(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ".terraform", "terraform.tfstate"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -53,11 +55,7 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 // isState reports whether a file has a whole state.
 func isState(path string) bool {
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return false
-	}
-	state, err := parseState(text)
-	return err == nil && len(state.top) > 0
+	return err == nil && whole(text)
 }
 
 // leastRoom is the free space, in bytes, that Terraform needs to change a state, in addition to the size of the

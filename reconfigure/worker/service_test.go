@@ -25,25 +25,19 @@ func TestServiceNames(t *testing.T) {
 	}
 }
 
-// shippedUnit returns the name and the text of the shipped unit.
-func shippedUnit(t *testing.T) (name, text string) {
+// shippedUnit returns the text of a shipped unit.
+func shippedUnit(t *testing.T, name string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "systemd", "*.service"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("units %v, error %v", files, err)
-	}
-	data, err := os.ReadFile(files[0])
+	data, err := os.ReadFile(filepath.Join("..", "..", "systemd", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Base(files[0]), string(data)
+	return string(data)
 }
 
 func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
-	name, text := shippedUnit(t)
-	if want := strings.Replace(service("/opt/eiffel"), "opt-eiffel", "", 1); name != want {
-		t.Errorf("the unit is %s, and started is %s", name, want)
-	}
+	name := strings.Replace(service("/opt/eiffel"), "opt-eiffel", "", 1)
+	text := shippedUnit(t, name)
 	rules, err := os.ReadFile(filepath.Join("..", "..", "systemd", "50-reconfigure-worker.rules"))
 	if err != nil || !strings.Contains(string(rules), `"`+strings.TrimSuffix(name, ".service")+`"`) {
 		t.Errorf("polkit's rules do not name it, error %v", err)
@@ -65,11 +59,10 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 	}
 }
 
-// TestTheUnitIsWhatSystemdTakes makes systemd parse the unit, for which systemd need not run. systemd reports each key
+// TestTheUnitsAreWhatSystemdTakes makes systemd parse the units, for which systemd need not run. systemd reports each key
 // that it does not know or accept. It has no other units than the targets on which each service depends, since it would
 // also report units of other packages.
-func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
-	_, text := shippedUnit(t)
+func TestTheUnitsAreWhatSystemdTakes(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Fatalf("systemd's own tools have to be there: %v", err)
@@ -81,18 +74,28 @@ func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bin", "reconfigure"), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, service(dir))
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	units, err := filepath.Glob(filepath.Join("..", "..", "systemd", "*@.*"))
+	if err != nil || len(units) != 3 {
+		t.Fatalf("units %v, error %v", units, err)
 	}
-	for _, target := range []string{"sysinit", "basic", "network-online", "shutdown"} {
+	_, instance, _ := strings.Cut(service(dir), "@")
+	argv := []string{"verify", "--man=no"}
+	for _, unit := range units {
+		name, kind, _ := strings.Cut(filepath.Base(unit), "@")
+		file := filepath.Join(dir, name+"@"+strings.TrimSuffix(instance, ".service")+kind)
+		if err := os.WriteFile(file, []byte(shippedUnit(t, filepath.Base(unit))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		argv = append(argv, file)
+	}
+	for _, target := range []string{"sysinit", "basic", "network-online", "shutdown", "timers", "time-set", "time-sync"} {
 		file := filepath.Join(dir, target+".target")
 		if err := os.WriteFile(file, []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", file)
+	cmd := exec.CommandContext(t.Context(), analyze, argv...)
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil || said.Len() > 0 {

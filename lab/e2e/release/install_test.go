@@ -153,6 +153,14 @@ func live(t *testing.T, s server) {
 	s.sh(t, "systemctl stop "+unit+"\nrunuser -u eiffel -- systemctl start --no-ask-password "+unit)
 	s.sh(t, "! runuser -u eiffel -- systemctl stop --no-ask-password "+unit)
 
+	// The folder of the backups belongs to the user, and nobody else can read it.
+	const timer = "reconfigure-backup@etc-eiffel-test"
+	s.sh(t, "systemctl enable --now "+timer+".timer; systemctl start "+timer+".service")
+	if got := s.sh(t, "stat --format '%U %a' /var/lib/eiffel-backup/etc-eiffel-test "+
+		"/var/lib/eiffel-backup/etc-eiffel-test/*.tar.gz"); got != "eiffel 700\neiffel 600" {
+		t.Errorf("the backup: %s", got)
+	}
+
 	s.from(t, "newer", signed)
 	if got := s.sh(t, "reconfigure --version"); !strings.HasPrefix(got, "reconfigure v"+newer+" ") {
 		t.Errorf("after the upgrade: %s", got)
@@ -164,8 +172,10 @@ func live(t *testing.T, s server) {
 		t.Errorf("the removal does not say what stays:\n%s", got)
 	}
 	// sh -e ignores the status of a command after !.
-	s.sh(t, "test ! -e /usr/bin/reconfigure; test -e "+site+"/state/journal.db; ! systemctl is-active --quiet "+unit)
+	s.sh(t, "test ! -e /usr/bin/reconfigure; test -e "+site+"/state/journal.db; test -e /var/lib/eiffel-backup/*/*.tar.gz\n"+
+		"if systemctl is-active --quiet "+unit+" || systemctl is-active --quiet "+timer+".timer; then exit 1; fi")
 	s.sh(t, "apt-get purge --yes --quiet eiffel")
 	s.sh(t, "test -e "+site+"/state/journal.db; getent passwd eiffel; test ! -L "+
-		"/etc/systemd/system/multi-user.target.wants/"+unit+"; ! dpkg-query --show eiffel")
+		"/etc/systemd/system/multi-user.target.wants/"+unit+"; test ! -L /etc/systemd/system/timers.target.wants/"+timer+
+		".timer; ! dpkg-query --show eiffel")
 }

@@ -130,6 +130,7 @@ func TestOnlyASignedReleaseHasSignatures(t *testing.T) {
 // installed are some files of each package.
 var installed = []string{
 	"/etc/eiffel", "/usr/bin/reconfigure", "/usr/lib/systemd/system/reconfigure-worker@.service",
+	"/usr/lib/systemd/system/reconfigure-backup@.service", "/usr/lib/systemd/system/reconfigure-backup@.timer",
 	"/usr/share/bash-completion/completions/reconfigure", "/usr/share/doc/eiffel/copyright",
 	"/usr/share/doc/eiffel/docs/guides/worker.md", "/usr/share/doc/eiffel/third-party-licenses.txt.gz",
 	"/usr/share/fish/vendor_completions.d/reconfigure.fish", "/usr/share/man/man1/reconfigure.1.gz",
@@ -170,10 +171,13 @@ func TestThePackageForDebian(t *testing.T) {
 	if !strings.HasPrefix(said, "reconfigure v"+older+" ") {
 		t.Errorf("the program says %q", said)
 	}
-	unit := filepath.Join(dir, "usr/lib/systemd/system/reconfigure-worker@.service")
-	text, err := os.ReadFile(unit)
-	if err != nil || !strings.Contains(string(text), "\nExecStart=/usr/bin/reconfigure --dir %f worker --stay\n") {
-		t.Errorf("the unit: %v\n%s", err, text)
+	for name, command := range map[string]string{
+		"worker": "worker --stay", "backup": "backup $BACKUP_OPTIONS %S/eiffel-backup/%i",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, "usr/lib/systemd/system/reconfigure-"+name+"@.service"))
+		if err != nil || !strings.Contains(string(text), "\nExecStart=/usr/bin/reconfigure --dir %f "+command+"\n") {
+			t.Errorf("the unit: %v\n%s", err, text)
+		}
 	}
 }
 

@@ -29,11 +29,12 @@ type file struct {
 var scripts embed.FS
 
 const (
-	docFolder = "/usr/share/doc/eiffel"
-	unitName  = "reconfigure-worker@.service"
-	ruleName  = "50-reconfigure-worker.rules"
-	unitPath  = "/usr/lib/systemd/system/" + unitName
+	docFolder  = "/usr/share/doc/eiffel"
+	ruleName   = "50-reconfigure-worker.rules"
+	unitFolder = "/usr/lib/systemd/system/"
 )
+
+var unitNames = []string{"reconfigure-worker@.service", "reconfigure-backup@.service", "reconfigure-backup@.timer"}
 
 // files returns the files of a package by their paths. The program native runs on this computer.
 func (r release) files(ctx context.Context, native, binary string) ([]file, error) {
@@ -54,11 +55,13 @@ func (r release) files(ctx context.Context, native, binary string) ([]file, erro
 
 	content, err := os.ReadFile(binary)
 	add("/usr/bin/reconfigure", content, err)
-	content, err = read("systemd", unitName)
-	if err == nil {
-		content, err = installedUnit(content)
+	for _, name := range unitNames {
+		content, err = read("systemd", name)
+		if err == nil {
+			content, err = installedUnit(name, content)
+		}
+		add(unitFolder+name, content, err)
 	}
-	add(unitPath, content, err)
 	content, err = read("systemd", ruleName)
 	add("/usr/share/polkit-1/rules.d/"+ruleName, content, err)
 	for shell, path := range map[string]string{
@@ -102,17 +105,19 @@ func (r release) pages(ctx context.Context) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// installedUnit returns the unit for a program that is not in the cluster directory.
-func installedUnit(unit []byte) ([]byte, error) {
+// installedUnit returns a unit for a program that is not in the cluster directory.
+func installedUnit(name string, unit []byte) ([]byte, error) {
 	text := string(unit)
-	for _, change := range [][2]string{
-		{"ExecStart=%f/bin/reconfigure ", "ExecStart=/usr/bin/reconfigure "},
-		{"Documentation=file:%f/docs/", "Documentation=man:reconfigure(1) file:" + docFolder + "/docs/"},
-		{"-worker@.service /opt/eiffel`", "-worker@.service /etc/eiffel/NAME`"},
-		{"# The owner of the checkout; use", "# The owner of the directory; use"},
-	} {
+	changes := [][2]string{{"Documentation=file:%f/docs/", "Documentation=man:reconfigure(1) file:" + docFolder + "/docs/"}}
+	if strings.HasSuffix(name, ".service") {
+		changes = append(changes,
+			[2]string{"ExecStart=%f/bin/reconfigure ", "ExecStart=/usr/bin/reconfigure "},
+			[2]string{" /opt/eiffel` prints", " /etc/eiffel/NAME` prints"},
+			[2]string{"# The owner of the checkout; use", "# The owner of the directory; use"})
+	}
+	for _, change := range changes {
 		if strings.Count(text, change[0]) != 1 {
-			return nil, fmt.Errorf("systemd/%s must have %q once", unitName, change[0])
+			return nil, fmt.Errorf("systemd/%s must have %q once", name, change[0])
 		}
 		text = strings.Replace(text, change[0], change[1], 1)
 	}
