@@ -20,7 +20,9 @@ type Conf struct {
 // line is a whole line without its comment: a continued line is one.
 type line struct {
 	At
-	text string
+	text   string
+	key    string            // the first, in lower case
+	values map[string]string // by keys in lower case
 }
 
 // At is the place of a line.
@@ -66,7 +68,8 @@ func (l loader) file(name, text string, depth int) error {
 			if err := l.conf.slurmLine(text, l.defaults); err != nil {
 				return fmt.Errorf("%s: %w", at, err)
 			}
-			l.conf.lines = append(l.conf.lines, line{at, text})
+			keys, values, _ := pairs(text)
+			l.conf.lines = append(l.conf.lines, line{at, text, strings.ToLower(keys[0]), values})
 			continue
 		}
 		if depth == deepest {
@@ -105,9 +108,10 @@ func (l loader) path(includedBy, file string) (string, error) {
 // Setting returns a setting and its place, by its name in upper or lower case. Of several lines the last counts, as for
 // slurmctld.
 func (c Conf) Setting(name string) (value string, at At, there bool) {
+	key := strings.ToLower(name)
 	for _, l := range slices.Backward(c.lines) {
-		if keys, values, _ := pairs(l.text); len(keys) > 0 && strings.EqualFold(keys[0], name) {
-			return values[strings.ToLower(name)], l.At, true
+		if l.key == key {
+			return l.values[key], l.At, true
 		}
 	}
 	return "", At{}, false
@@ -116,17 +120,34 @@ func (c Conf) Setting(name string) (value string, at At, there bool) {
 // Section is a line with several keys: of a node, a partition or a node set.
 type Section struct {
 	At
-	Settings map[string]string // by keys in lower case, without those of a line DEFAULT
+	Settings map[string]string // by keys in lower case, with those of the lines DEFAULT before it
 }
 
-// Sections returns the lines that begin with a key, NodeName for example, in their order, except those with the name
-// DEFAULT.
+// Sections returns the lines that begin with a key, PartitionName for example, in their order, except those with the
+// name DEFAULT.
 func (c Conf) Sections(key string) []Section {
 	var all []Section
+	key, defaults := strings.ToLower(key), map[string]string{}
 	for _, l := range c.lines {
-		keys, values, _ := pairs(l.text)
-		if len(keys) > 0 && strings.EqualFold(keys[0], key) && !strings.EqualFold(values[strings.ToLower(key)], "DEFAULT") {
-			all = append(all, Section{l.At, values})
+		switch {
+		case l.key != key:
+		case strings.EqualFold(l.values[key], "DEFAULT"):
+			maps.Copy(defaults, l.values)
+		default:
+			merged := maps.Clone(defaults)
+			maps.Copy(merged, l.values)
+			all = append(all, Section{l.At, merged})
+		}
+	}
+	return all
+}
+
+// Files returns the paths of the files that have lines, in the order of their first ones.
+func (c Conf) Files() []string {
+	var all []string
+	for _, l := range c.lines {
+		if !slices.Contains(all, l.File) {
+			all = append(all, l.File)
 		}
 	}
 	return all
