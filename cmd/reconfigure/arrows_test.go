@@ -34,6 +34,7 @@ var arrows = map[string]string{
 	"controller":              ". nodeset sleep snapshot plan operation",
 	"campaign":                ". nodeset snapshot",
 	"check":                   ". nodeset plan text slurmconf",
+	"attach":                  ". nodeset text slurmconf check",
 	"reconcile":               ". nodeset sleep snapshot",
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
@@ -64,7 +65,7 @@ var arrows = map[string]string{
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
-		"terraform ansible sitefiles site worker",
+		"attach slurmconf terraform ansible sitefiles site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
 		"worker client",
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// planCommand has, as subcommands, each command that changes something, with --dry-run.
+// planCommand has, as subcommands, each command that changes something, with --dry-run; and the plan of an attachment.
 func planCommand() *cli.Command {
 	c := &cli.Command{
 		Name:                   "plan",
@@ -18,6 +18,7 @@ func planCommand() *cli.Command {
 	for _, mode := range c.Subcommands {
 		mode.Before = func(c *cli.Context) error { return c.Set("dry-run", "true") }
 	}
+	c.Subcommands = append(c.Subcommands, planAttachCommand())
 	return c
 }
 

@@ -58,6 +58,15 @@ func (w *writer) group(g reconfigure.NodeGroup) {
 // layout lists the settings with which a NodeName line has a number of CPUs.
 var layout = []string{"cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore"}
 
+// NeedsFlavors reports whether a group lacks CPUs or memory, which then come from its flavor.
+func NeedsFlavors(c reconfigure.Cluster) bool {
+	w := writer{}
+	return slices.ContainsFunc(c.Groups, func(g reconfigure.NodeGroup) bool {
+		_, known := w.hardware(g)
+		return !known
+	})
+}
+
 // hardware returns the settings of a group's nodes: the declared ones and, for missing ones, those of the flavor. It
 // reports whether CPUs and memory are known.
 func (w *writer) hardware(g reconfigure.NodeGroup) (words []string, known bool) {

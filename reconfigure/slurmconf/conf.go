@@ -37,12 +37,13 @@ func (a At) String() string { return fmt.Sprintf("%s, line %d", a.File, a.Line) 
 const deepest = 16
 
 // Load reads slurm.conf. It calls read with the paths of slurm.conf and of the files that it includes, as slurmctld
-// finds them (src/common/parse_config.c): a relative path begins at the folder of the including file, and %c is the
-// cluster's name, in lower case, if a line before has it. An error names the line that slurmctld could not read, or
-// the line that includes a file that read does not find.
+// finds them (src/common/parse_config.c): %c is the cluster's name, in lower case, if a line before has it, and a
+// relative path begins at the folder of slurm.conf (24.11) or of the including file (22.05). An error names the line
+// that slurmctld could not read, the line that includes a file that read does not find, or the one that includes
+// another file on another release.
 func Load(file string, read func(path string) (string, error)) (Conf, error) {
 	c := Conf{config: newConfig()}
-	l := loader{conf: &c, read: read, defaults: map[string]string{}}
+	l := loader{folder: path.Dir(file), conf: &c, read: read, defaults: map[string]string{}}
 	text, err := read(file)
 	if err != nil {
 		return Conf{}, err
@@ -55,6 +56,7 @@ func Load(file string, read func(path string) (string, error)) (Conf, error) {
 
 // loader is one call of Load.
 type loader struct {
+	folder   string // of slurm.conf
 	conf     *Conf
 	read     func(string) (string, error)
 	defaults map[string]string // of lines NodeName=DEFAULT
@@ -75,11 +77,7 @@ func (l loader) file(name, text string, depth int) error {
 		if depth == deepest {
 			return fmt.Errorf("%s: includes files %d deep; does a file include itself?", at, deepest)
 		}
-		file, err := l.path(name, included[2])
-		if err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		text, err := l.read(file)
+		file, text, err := l.included(name, included[2])
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
@@ -90,19 +88,33 @@ func (l loader) file(name, text string, depth int) error {
 	return nil
 }
 
-// path returns the path of an included file.
-func (l loader) path(includedBy, file string) (string, error) {
+// included returns the path and the text of an included file.
+func (l loader) included(by, file string) (name, text string, err error) {
 	if strings.Contains(file, "%c") {
 		name := l.conf.settings["clustername"]
 		if name == "" {
-			return "", fmt.Errorf("%s has %%c, the cluster's name, and no line before has ClusterName", file)
+			return "", "", fmt.Errorf("%s has %%c, the cluster's name, and no line before has ClusterName", file)
 		}
 		file = strings.ReplaceAll(file, "%c", strings.ToLower(name))
 	}
 	if path.IsAbs(file) {
-		return file, nil
+		text, err = l.read(file)
+		return file, text, err
 	}
-	return path.Dir(includedBy) + "/" + file, nil
+	name = path.Join(l.folder, file)
+	text, err = l.read(name)
+	other := path.Join(path.Dir(by), file)
+	if other == name {
+		return name, text, err
+	}
+	switch otherText, otherErr := l.read(other); {
+	case err != nil:
+		return other, otherText, otherErr
+	case otherErr == nil && otherText != text:
+		return "", "", fmt.Errorf("%s is %s or %s, depending on the release of Slurm: write the absolute path", file, name,
+			other)
+	}
+	return name, text, err
 }
 
 // Setting returns a setting and its place, by its name in upper or lower case. Of several lines the last counts, as for

@@ -12,9 +12,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
-// hostile is a configuration in every form that slurmctld reads. TestSlurmctldReadsFilesAsLoadDoes shows that slurmctld
-// reads the same.
-func hostile() map[string]string {
+// hostile is a configuration in every form that slurmctld of a release reads. TestAnAttachment shows that slurmctld reads
+// the same.
+func hostile(release string) map[string]string {
 	files := map[string]string{
 		"/etc/slurm/slurm.conf": "# The site\r\n" + `clustername=RIG # in another case
 SLURMCTLDHOST=ctl(127.0.0.1)
@@ -28,6 +28,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SlurmdParameters=config_overrides
+PrivateData=cloud
 KillWait=31
 ` + "include\tsite/limits.conf\t# a tab, and a comment\nINCLUDE /etc/slurm/site/nodes.conf   \nInclude site/of-%c.conf\n" +
 			`KillWait=33
@@ -40,11 +41,14 @@ n[1-2] Default=YES
 partitionname=all nodes=ALL
 `,
 		"/etc/slurm/site/limits.conf": "KillWait=32\nInclude more.conf\n",
-		// more.conf is beside limits.conf.
-		"/etc/slurm/site/more.conf":   "InactiveLimit=60\n",
 		"/etc/slurm/site/nodes.conf":  "NodeName=n[1-2] CPUs=2 RealMemory=500 State=CLOUD\n",
 		"/etc/slurm/site/of-rig.conf": "MinJobAge=301\n",
 	}
+	more := "/etc/slurm/more.conf"
+	if release == "22.05" {
+		more = "/etc/slurm/site/more.conf" // beside the including file
+	}
+	files[more] = "InactiveLimit=60\n"
 	return files
 }
 
@@ -59,7 +63,13 @@ func readFrom(files map[string]string) func(string) (string, error) {
 }
 
 func TestFilesAreReadWithTheirIncludes(t *testing.T) {
-	c, err := slurmconf.Load("/etc/slurm/slurm.conf", readFrom(hostile()))
+	for release, more := range map[string]string{"22.05": "/etc/slurm/site/more.conf", "24.11": "/etc/slurm/more.conf"} {
+		t.Run(release, func(t *testing.T) { testHostile(t, release, more) })
+	}
+}
+
+func testHostile(t *testing.T, release, more string) {
+	c, err := slurmconf.Load("/etc/slurm/slurm.conf", readFrom(hostile(release)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +81,7 @@ func TestFilesAreReadWithTheirIncludes(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if _, at, _ := c.Setting("inactivelimit"); at.String() != "/etc/slurm/site/more.conf, line 1" {
+	if _, at, _ := c.Setting("inactivelimit"); at.String() != more+", line 1" {
 		t.Errorf("InactiveLimit is in %s", at)
 	}
 	if got := c.Nodes().String(); got != "ctl,n[1-2]" {
@@ -90,11 +100,12 @@ func TestFilesAreReadWithTheirIncludes(t *testing.T) {
 func TestWhatSlurmctldCannotReadIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"a missing file":         {"/etc/slurm/site/limits.conf", "Include none.conf", "/etc/slurm/site/limits.conf, line 1: read /etc/slurm/site/none.conf: file does not exist"},
-		"a line":                 {"/etc/slurm/site/more.conf", "\nInactiveLimit 60", "/etc/slurm/site/more.conf, line 2"},
-		"a loop":                 {"/etc/slurm/site/more.conf", "Include more.conf", "does a file include itself?"},
+		"a line":                 {"/etc/slurm/more.conf", "\nInactiveLimit 60", "/etc/slurm/more.conf, line 2"},
+		"a loop":                 {"/etc/slurm/more.conf", "Include more.conf", "does a file include itself?"},
+		"two files":              {"/etc/slurm/site/more.conf", "", "/etc/slurm/site/limits.conf, line 2: more.conf is /etc/slurm/more.conf or /etc/slurm/site/more.conf"},
 		"a name that comes late": {"/etc/slurm/slurm.conf", "Include of-%c.conf\nClusterName=rig", "no line before has ClusterName"},
 	} {
-		files := hostile()
+		files := hostile("24.11")
 		files[c.file] = c.text
 		_, err := slurmconf.Load("/etc/slurm/slurm.conf", readFrom(files))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
