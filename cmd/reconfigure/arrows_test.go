@@ -64,8 +64,8 @@ var arrows = map[string]string{
 		"slurmconf terraform ansible slurm ssh sitefiles assets cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
-	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
-		"attach slurmconf terraform ansible sitefiles site worker",
+	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
+		"check attach slurmconf terraform ansible sitefiles site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
 		"worker client",
 }

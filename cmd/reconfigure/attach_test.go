@@ -50,8 +50,10 @@ partitions: [{name: burst, groups: [cloud]}]
 	if code, stdout, stderr = call("--json", "plan", "attach"); code != 0 || !strings.Contains(stdout, `"restart":false`) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
-	ok(t, os.WriteFile(conf, []byte("ClusterName=site\nResumeProgram=/other\nNodeName=node1\nPartitionName=work Nodes=node1\n"), 0o644))
-	if code, stdout, stderr = call("plan", "attach"); code != 11 || !strings.Contains(stdout, "line 2: ResumeProgram=/other") {
+	ok(t, os.WriteFile(conf, []byte("ClusterName=site\nResumeProgram=/other\nNodeName=node1\n"+
+		"PartitionName=work Nodes=node1\n"), 0o644))
+	code, stdout, stderr = call("plan", "attach")
+	if code != 11 || !strings.Contains(stdout, "line 2: ResumeProgram=/other") {
 		t.Errorf("another ResumeProgram: exit code %d, %s%s", code, stdout, stderr)
 	}
 	for _, args := range [][]string{{"deploy"}, {"status"}, {"plan", "deploy"}, {"worker"}, {"check"}} {

@@ -34,8 +34,9 @@ PartitionName=work Nodes=node[1-3] Default=YES
 func facts(slurmConfText string) attach.Facts {
 	return attach.Facts{
 		Cluster: reconfigure.Cluster{
-			Name:    "burst",
-			Control: reconfigure.Control{Existing: &reconfigure.ExistingControl{Host: "head", User: "admin", SlurmConf: slurmConf}},
+			Name: "burst",
+			Control: reconfigure.Control{Existing: &reconfigure.ExistingControl{
+				Host: "head", User: "admin", SlurmConf: slurmConf}},
 			Groups: []reconfigure.NodeGroup{
 				{Name: "small", Prefix: "small", Width: 2, Min: 1, Max: 4, Features: []string{"cloud"},
 					Slurm: map[string]string{"weight": "10"}, Source: reconfigure.Source{Flavor: "m1.small"}},
@@ -74,7 +75,8 @@ func TestPlans(t *testing.T) {
 			f := facts(strings.ReplaceAll(own, "SlurmctldParameters=enable_configless\n", "GresTypes=lic\n"))
 			f.Settings["SLURM_VERSION"] = "22.05.8"
 			f.Hardware = nil
-			f.Jobs = []attach.Job{{ID: "7", Partitions: []string{"work"}, Nodes: nodeset.Of("node1")}, {ID: "8", Partitions: []string{"work"}}}
+			f.Jobs = []attach.Job{{ID: "7", Partitions: []string{"work"}, Nodes: nodeset.Of("node1")},
+				{ID: "8", Partitions: []string{"work"}}}
 			return f
 		},
 		"conflicts": func() attach.Facts {
@@ -154,8 +156,8 @@ PartitionName=burst Nodes=small0[1-4],gpu[1-2] ResumeTimeout=60 SuspendTimeout=1
 // TestAnyFileComesBack adds the line to texts of all kinds, and removes it: each byte is as it was.
 func TestAnyFileComesBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		pieces := rapid.SliceOf(rapid.SampledFrom([]string{"KillWait=30", "\n", "\r\n", "\\\n", "\t", " ", "# Include", "\xff",
-			"Include " + attach.File + " ", "Include other.conf\n"})).Draw(rt, "pieces")
+		pieces := rapid.SliceOf(rapid.SampledFrom([]string{"KillWait=30", "\n", "\r\n", "\\\n", "\t", " ", "# Include",
+			"\xff", "Include " + attach.File + " ", "Include other.conf\n"})).Draw(rt, "pieces")
 		text := strings.Join(pieces, "")
 		with := attach.With(text)
 		if attach.With(with) != with {

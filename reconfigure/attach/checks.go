@@ -14,13 +14,14 @@ import (
 
 // checkSite finds what in the site's files meets reconfigure's nodes.
 func (w *writer) checkSite() {
+	const drains = "slurmd runs it on reconfigure's nodes too, and a node without it is drained by its first job"
 	for _, p := range []struct {
 		name     string
 		severity check.Severity
 		why      string
 	}{
-		{"Prolog", check.Warning, "slurmd runs it on reconfigure's nodes too, and a node without it is drained by its first job"},
-		{"Epilog", check.Warning, "slurmd runs it on reconfigure's nodes too, and a node without it is drained by its first job"},
+		{"Prolog", check.Warning, drains},
+		{"Epilog", check.Warning, drains},
 		{"HealthCheckProgram", check.Note, "slurmd runs it on reconfigure's nodes too"},
 		{"PrologSlurmctld", check.Note, "slurmctld runs it for jobs on reconfigure's nodes too, with their names"},
 		{"EpilogSlurmctld", check.Note, "slurmctld runs it for jobs on reconfigure's nodes too, with their names"},
@@ -35,7 +36,8 @@ func (w *writer) checkSite() {
 		}
 	}
 	if hosts := w.site.Sections("SlurmctldHost"); len(hosts) > 1 || value(w.site, "BackupController") != "" {
-		w.find(check.Warning, "there is a backup slurmctld", "it reads its own files, and would start without reconfigure's nodes",
+		w.find(check.Warning, "there is a backup slurmctld",
+			"it reads its own files, and would start without reconfigure's nodes",
 			"one folder with slurm.conf for both hosts, or the same files on both")
 	}
 	if !hasWord(value(w.site, parameters), "enable_configless") {

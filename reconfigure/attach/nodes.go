@@ -161,6 +161,8 @@ func ofSet(c slurmconf.Conf, set slurmconf.Section) nodeset.NodeSet {
 	wanted := strings.Split(cmp.Or(set.Settings["feature"], set.Settings["features"]), ",")
 	return nodes.Union(c.Nodes().Where(func(node string) bool {
 		has := cmp.Or(c.Node(node)["features"], c.Node(node)["feature"])
-		return slices.ContainsFunc(wanted, func(f string) bool { return f != "" && slices.Contains(strings.Split(has, ","), f) })
+		return slices.ContainsFunc(wanted, func(f string) bool {
+			return f != "" && slices.Contains(strings.Split(has, ","), f)
+		})
 	}))
 }

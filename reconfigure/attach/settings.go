@@ -57,7 +57,8 @@ func (w *writer) programs() []setting {
 		severity     check.Severity
 		why          string
 	}{
-		{"ResumeProgram", "resume.sh", check.Error, "Slurm has one program for all nodes: it would not ask reconfigure for nodes"},
+		{"ResumeProgram", "resume.sh", check.Error,
+			"Slurm has one program for all nodes: it would not ask reconfigure for nodes"},
 		{"SuspendProgram", "suspend.sh", check.Error, "Slurm has one program for all nodes: no instance would be removed"},
 		{"ResumeFailProgram", "resume_fail.sh", check.Error,
 			"Slurm has one program for all nodes: the instance of a node that does not register in time would stay"},
@@ -156,8 +157,8 @@ func (w *writer) exceptions() {
 	}
 }
 
-// excepted returns the nodes that slurmctld never powers down for the site's SuspendExcNodes and SuspendExcParts. A list
-// that cannot be read, with numbers for example, excepts nothing.
+// excepted returns the nodes that slurmctld never powers down for the site's SuspendExcNodes and SuspendExcParts. A
+// list that cannot be read, with numbers for example, excepts nothing.
 func (w *writer) excepted() nodeset.NodeSet {
 	nodes, _ := nodeset.Parse(value(w.site, "SuspendExcNodes"))
 	parts := strings.Split(value(w.site, "SuspendExcParts"), ",")

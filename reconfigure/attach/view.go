@@ -16,9 +16,10 @@ func (p Plan) Write(out io.Writer) error {
 	if p.Configless {
 		configless = ", configless"
 	}
-	fmt.Fprintf(&b, "Control node %s: slurmctld %s as %s, cluster %s%s\n", p.Host, p.Slurm, p.SlurmUser, p.Cluster, configless)
-	fmt.Fprintf(&b, "The site has %s and %s in %s.\n\n", text.Count(p.Nodes, "node"), text.Count(p.Partitions, "partition"),
-		strings.Join(p.Files, ", "))
+	fmt.Fprintf(&b, "Control node %s: slurmctld %s as %s, cluster %s%s\n", p.Host, p.Slurm, p.SlurmUser, p.Cluster,
+		configless)
+	fmt.Fprintf(&b, "The site has %s and %s in %s.\n\n", text.Count(p.Nodes, "node"),
+		text.Count(p.Partitions, "partition"), strings.Join(p.Files, ", "))
 	for _, w := range p.Writes {
 		if w.Line {
 			fmt.Fprintf(&b, "In %s, one line, the first:\n", w.Path)
@@ -29,7 +30,8 @@ func (p Plan) Write(out io.Writer) error {
 			fmt.Fprintf(&b, "    %s", line)
 		}
 	}
-	fmt.Fprintf(&b, "The folder %s: programs for slurmctld, and the key of SlurmUser\n\n", path.Join(path.Dir(p.Writes[0].Path), folder))
+	fmt.Fprintf(&b, "The folder %s: programs for slurmctld, and the key of SlurmUser\n\n",
+		path.Join(path.Dir(p.Writes[0].Path), folder))
 	if len(p.Changes) == 0 {
 		fmt.Fprintln(&b, "slurmctld would read the same as now.")
 	} else {

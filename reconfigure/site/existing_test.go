@@ -24,7 +24,8 @@ func TestOnControlNode(t *testing.T) {
 	}
 	var s site.Site
 	s.Cluster.PrivateKeyFile = "/keys/id"
-	s.Cluster.Control.Existing = &reconfigure.ExistingControl{Host: "head", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf"}
+	s.Cluster.Control.Existing = &reconfigure.ExistingControl{
+		Host: "head", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf"}
 	if got, err := s.OnControlNode(t.Context(), "cat", hostile); err != nil || string(got) != "KillWait=30\n" {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
-// TestAnAttachment plans an attachment to a slurmctld with the hostile configuration, while a job runs. The plan changes
-// nothing. Then the test writes what the plan says: slurmctld reads it by the way that the plan says, asks for a new
+// TestAnAttachment plans an attachment to a slurmctld with the hostile configuration, while a job runs. The plan
+// changes nothing. Then the test writes what the plan says: slurmctld reads it by the way that the plan says, asks for a new
 // node, and reports the one that does not come. Afterwards the site has its files and its job as before.
 func TestAnAttachment(t *testing.T) {
 	paths := needs.Systemd(t, "../..")
@@ -103,7 +103,8 @@ func (r *rig) readsAsLoadDoes(files map[string]string) {
 	config := r.on("scontrol", "show", "config")
 	for _, name := range []string{"KillWait", "InactiveLimit", "MinJobAge"} {
 		want, _, _ := c.Setting(name)
-		if found := regexp.MustCompile(`(?m)^` + name + `\s*= (\d+)`).FindStringSubmatch(config); found == nil || found[1] != want {
+		found := regexp.MustCompile(`(?m)^` + name + `\s*= (\d+)`).FindStringSubmatch(config)
+		if found == nil || found[1] != want {
 			r.Errorf("slurmctld has %s %q, and Load %s", name, found, want)
 		}
 	}
@@ -118,7 +119,8 @@ func (r *rig) readsAsLoadDoes(files map[string]string) {
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		r.Errorf("nodes (-Load +slurmctld):\n%s", diff)
 	}
-	if got := r.on("sinfo", "--noheader", "--format=%P %D", "--partition=main"); got != "main* 3" && got != "main* 1\nmain* 2" {
+	got := r.on("sinfo", "--noheader", "--format=%P %D", "--partition=main")
+	if got != "main* 3" && got != "main* 1\nmain* 2" {
 		r.Errorf("partition main has %q", got)
 	}
 }
@@ -132,7 +134,8 @@ func (r *rig) plan() attach.Plan {
 		Groups: []reconfigure.NodeGroup{{Name: "small", Prefix: "small", Width: 2, Max: 2, Features: []string{"cloud"},
 			Slurm: map[string]string{"cpus": "1", "realmemory": "500"}}},
 		Partitions: []reconfigure.Partition{{Name: "burst", Groups: []string{"small"}}},
-		Slurm:      reconfigure.Timing{SuspendTime: time.Second, SuspendTimeout: 5 * time.Second, ResumeTimeout: 5 * time.Second},
+		Slurm: reconfigure.Timing{SuspendTime: time.Minute, SuspendTimeout: 5 * time.Second,
+			ResumeTimeout: 5 * time.Second},
 	}
 	p, err := client.PlanAttachOf(r.Context(), cluster, nil,
 		func(_ context.Context, program string, args ...string) ([]byte, error) {
@@ -155,7 +158,9 @@ func (r *rig) apply(restart bool) {
 		return
 	}
 	r.on("scontrol", "reconfigure")
-	r.until("slurmctld has the new nodes", func() bool { return r.command("scontrol", "show", "node", "small01").Run() == nil })
+	r.until("slurmctld has the new nodes", func() bool {
+		return r.command("scontrol", "show", "node", "small01").Run() == nil
+	})
 }
 
 func (r *rig) put(file, text, mode string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
-// hostile is a configuration in every form that slurmctld of a release reads. TestAnAttachment shows that slurmctld reads
-// the same.
+// hostile is a configuration in every form that slurmctld of a release reads. TestAnAttachment shows that slurmctld
+// reads the same.
 func hostile(release string) map[string]string {
 	files := map[string]string{
 		"/etc/slurm/slurm.conf": "# The site\r\n" + `clustername=RIG # in another case
@@ -30,7 +30,8 @@ SelectType=select/cons_tres
 SlurmdParameters=config_overrides
 PrivateData=cloud
 KillWait=31
-` + "include\tsite/limits.conf\t# a tab, and a comment\nINCLUDE /etc/slurm/site/nodes.conf   \nInclude site/of-%c.conf\n" +
+` + "include\tsite/limits.conf\t# a tab, and a comment\nINCLUDE /etc/slurm/site/nodes.conf   \n" +
+			"Include site/of-%c.conf\n" +
 			`KillWait=33
 NodeName=DEFAULT CPUs=4 RealMemory=1000
 NodeName=ctl \
@@ -87,7 +88,8 @@ func testHostile(t *testing.T, release, more string) {
 	if got := c.Nodes().String(); got != "ctl,n[1-2]" {
 		t.Errorf("nodes %s", got)
 	}
-	want := map[string]string{"nodename": "ctl", "cpus": "4", "realmemory": "1000", "nodeaddr": "127.0.0.1", "features": "a,b"}
+	want := map[string]string{"nodename": "ctl", "cpus": "4", "realmemory": "1000", "nodeaddr": "127.0.0.1",
+		"features": "a,b"}
 	if diff := cmp.Diff(want, c.Node("ctl")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -99,11 +101,14 @@ func testHostile(t *testing.T, release, more string) {
 
 func TestWhatSlurmctldCannotReadIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
-		"a missing file":         {"/etc/slurm/site/limits.conf", "Include none.conf", "/etc/slurm/site/limits.conf, line 1: read /etc/slurm/site/none.conf: file does not exist"},
-		"a line":                 {"/etc/slurm/more.conf", "\nInactiveLimit 60", "/etc/slurm/more.conf, line 2"},
-		"a loop":                 {"/etc/slurm/more.conf", "Include more.conf", "does a file include itself?"},
-		"two files":              {"/etc/slurm/site/more.conf", "", "/etc/slurm/site/limits.conf, line 2: more.conf is /etc/slurm/more.conf or /etc/slurm/site/more.conf"},
-		"a name that comes late": {"/etc/slurm/slurm.conf", "Include of-%c.conf\nClusterName=rig", "no line before has ClusterName"},
+		"a missing file": {"/etc/slurm/site/limits.conf", "Include none.conf",
+			"/etc/slurm/site/limits.conf, line 1: read /etc/slurm/site/none.conf: file does not exist"},
+		"a line": {"/etc/slurm/more.conf", "\nInactiveLimit 60", "/etc/slurm/more.conf, line 2"},
+		"a loop": {"/etc/slurm/more.conf", "Include more.conf", "does a file include itself?"},
+		"two files": {"/etc/slurm/site/more.conf", "",
+			"/etc/slurm/site/limits.conf, line 2: more.conf is /etc/slurm/more.conf or /etc/slurm/site/more.conf"},
+		"a name that comes late": {"/etc/slurm/slurm.conf", "Include of-%c.conf\nClusterName=rig",
+			"no line before has ClusterName"},
 	} {
 		files := hostile("24.11")
 		files[c.file] = c.text
