@@ -117,6 +117,16 @@ PartitionName=burst Nodes=small0[1-4],gpu[1-2] ResumeTimeout=60 SuspendTimeout=1
 			f.Partitions = append(f.Partitions, "cloud")
 			return f
 		},
+		"excepted": func() attach.Facts {
+			f := facts(own + `SuspendTime=300
+SuspendExcNodes=node3,small01
+SuspendExcParts=half
+PartitionName=half Nodes=node[1-2] SuspendTime=60
+NodeName=node4
+`)
+			f.Nodes, f.Partitions = f.Nodes.Union(nodeset.Of("node4")), []string{"work", "half"}
+			return f
+		},
 		"edited": func() attach.Facts {
 			f := facts(own + "NodeName=node4 CPUs=1\n")
 			f.Nodes = f.Nodes.Union(nodeset.Of("node9"))

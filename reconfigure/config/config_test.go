@@ -81,6 +81,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			SuspendTime:    10 * time.Minute,
 			SuspendTimeout: 2 * time.Minute,
 			ResumeTimeout:  15 * time.Minute,
+			Parameters:     []string{},
 		},
 		LaunchAtOnce: true,
 		NFSShares:    []string{},
