@@ -28,6 +28,7 @@ type Cluster struct {
 	Limits         []Limit
 	Slurm          Timing
 	LaunchAtOnce   bool // slurmctld runs slurmscripts/launch.sh.j2
+	DNS            bool // nodes find one another by DNS, and not by /etc/hosts
 	NFSShares      []string
 	// AllowedCIDRs are the networks from which SSH and ping can reach the nodes; empty: all of IPv4.
 	AllowedCIDRs []string
@@ -46,8 +47,17 @@ type Source struct {
 
 // Control is the node that runs slurmctld.
 type Control struct {
-	Name string
+	Name string // empty if Existing is set
 	Source
+	// Existing is a control node that the site runs; nil: the control node is an instance of the cluster.
+	Existing *ExistingControl
+}
+
+// ExistingControl is a control node that the site runs. Terraform does not know it.
+type ExistingControl struct {
+	Host      string // name or IP address, for SSH
+	User      string // account for SSH
+	SlurmConf string // absolute path of slurm.conf there
 }
 
 // NodeGroup is a pool of like nodes. The first Min nodes are persistent, the others up to Max are cloud nodes.
@@ -64,6 +74,8 @@ type NodeGroup struct {
 	WhenIdle WhenIdle
 	// MaxStopped is the maximum number of stopped instances of the group; further ones are removed.
 	MaxStopped int
+	// Features has the features of a node (slurm.conf(5), Features).
+	Features []string
 	// Gres has the generic resources of a node (slurm.conf(5), Gres); empty: none.
 	Gres string
 	// MaxAge is the maximum age of an instance of the group. An older one is replaced when its jobs have ended; 0: no
@@ -96,6 +108,10 @@ type Partition struct {
 	AllOrNothing bool
 	// Fresh reports whether each job gets instances that no job used before.
 	Fresh bool
+	// Default reports whether jobs that name no partition get this one.
+	Default bool
+	// Slurm has the further settings of the PartitionName line (slurm.conf(5)), by keys in lower case.
+	Slurm map[string]string
 }
 
 // Limit is the maximum number of nodes of some groups together that exist at a time. The persistent nodes of the
@@ -111,6 +127,8 @@ func (l Limit) String() string { return strings.Join(l.Groups, ", ") }
 // Timing is the configuration of Slurm's power saving (slurm.conf(5)).
 type Timing struct {
 	SuspendTime, SuspendTimeout, ResumeTimeout time.Duration
+	ResumeRate, SuspendRate                    int      // nodes a minute; 0: no maximum
+	Parameters                                 []string // further SlurmctldParameters
 }
 
 // Settings is the configuration of the tool itself.

@@ -34,6 +34,7 @@ var arrows = map[string]string{
 	"controller":              ". nodeset sleep snapshot plan operation",
 	"campaign":                ". nodeset snapshot",
 	"check":                   ". nodeset plan text slurmconf",
+	"attach":                  ". nodeset text slurmconf check",
 	"reconcile":               ". nodeset sleep snapshot",
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
@@ -64,8 +65,8 @@ var arrows = map[string]string{
 		"slurmconf terraform ansible slurm ssh sitefiles assets backup cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
 		"ansible site",
-	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
-		"terraform ansible sitefiles backup site worker",
+	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
+		"check attach slurmconf terraform ansible sitefiles backup site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
 		"worker client",
 }

@@ -63,8 +63,8 @@ func exits() []exit {
 		},
 		{9, "cancel: the request has begun or ended already, and was not cancelled", is[*tooLateError]},
 		{10, "reconcile: Slurm, Terraform and the cloud differ", is[*reconcile.DiffersError]},
-		{11, "check, image check: something is unsafe, or cannot work", worst(check.Error)},
-		{12, "check, image check: there are warnings, or a source did not answer", worst(check.Warning)},
+		{11, "check, image check, plan attach: something is unsafe, or cannot work", worst(check.Error)},
+		{12, "check, image check, plan attach: there are warnings, or a source did not answer", worst(check.Warning)},
 		{
 			130,
 			"interrupted; a request that is on disk goes on",

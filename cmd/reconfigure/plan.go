@@ -4,7 +4,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// planCommand has, as subcommands, each command that changes something, with --dry-run, and upgrade.
+// planCommand has, as subcommands, each command that changes something, with --dry-run; and the plans of an upgrade and
+// of an attachment.
 func planCommand() *cli.Command {
 	c := &cli.Command{
 		Name:                   "plan",
@@ -18,7 +19,7 @@ func planCommand() *cli.Command {
 	for _, mode := range c.Subcommands {
 		mode.Before = func(c *cli.Context) error { return c.Set("dry-run", "true") }
 	}
-	c.Subcommands = append(c.Subcommands, planUpgradeCommand())
+	c.Subcommands = append(c.Subcommands, planUpgradeCommand(), planAttachCommand())
 	return c
 }
 

@@ -107,7 +107,7 @@ func Backup(ctx context.Context, s site.Site, o BackupOptions) (BackedUp, error)
 			return err
 		}
 		members = append(members, backup.Member{Path: journalMember, Mode: 0o600, From: copied})
-		m.Schema, err = journal.Schema()
+		m.Schema, err = journal.NewestSchema()
 		return err
 	})
 	if err != nil {
@@ -307,7 +307,7 @@ func workerRuns(dir string) error {
 
 // mayRestore returns a refusal if the directory has a cluster, or the backup needs a newer program.
 func mayRestore(m backup.Manifest, dir string, places []place) error {
-	newest, err := journal.Schema()
+	newest, err := journal.NewestSchema()
 	if err != nil {
 		return err
 	}

@@ -349,7 +349,7 @@ func TestADamagedBackupWritesNothing(t *testing.T) {
 }
 
 func TestAJournalOfALaterVersionIsRefused(t *testing.T) {
-	newest, err := journal.Schema()
+	newest, err := journal.NewestSchema()
 	if err != nil || newest < 13 {
 		t.Fatalf("the newest schema is %d: %v", newest, err)
 	}

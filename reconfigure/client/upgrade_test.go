@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,21 +58,6 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// files returns the texts of all files of a folder, by their names.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		all[strings.TrimPrefix(path, dir)] = string(text)
-		return err
-	}))
-	return all
 }
 
 // TestSitesOfEarlierVersionsAreOpened opens the cluster directories of earlier versions, with jobs on two nodes, an

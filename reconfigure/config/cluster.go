@@ -15,7 +15,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 		Cloud:          d.cloud.is,
 		LoginUser:      d.loginUser.is,
 		PrivateKeyFile: d.privateKeyFile.is,
-		Control:        reconfigure.Control{Name: d.control.name.is, Source: d.control.source.source()},
+		Control:        d.control.node(),
 		Groups:         each(d.groups, group.nodeGroup),
 		Partitions:     each(d.partitions, partition.partition),
 		Limits:         limits(d.limits),
@@ -23,8 +23,12 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			SuspendTime:    seconds(d.slurm.suspendTime),
 			SuspendTimeout: seconds(d.slurm.suspendTimeout),
 			ResumeTimeout:  seconds(d.slurm.resumeTimeout),
+			ResumeRate:     d.slurm.resumeRate.is,
+			SuspendRate:    d.slurm.suspendRate.is,
+			Parameters:     each(d.slurm.parameters.is, content),
 		},
 		LaunchAtOnce: d.slurm.launch.is == atOnce,
+		DNS:          d.nameResolution.is == "dns",
 		NFSShares:    each(d.nfsShares.is, content),
 		AllowedCIDRs: each(d.allowedCIDRs.is, content),
 		Settings: reconfigure.Settings{
@@ -56,14 +60,26 @@ func (d *declaration) cluster() reconfigure.Cluster {
 	}
 }
 
-func (g group) nodeGroup() reconfigure.NodeGroup {
-	var settings map[string]string
-	for key, v := range g.slurm {
-		if settings == nil {
-			settings = map[string]string{}
-		}
-		settings[key] = v.is
+func (c control) node() reconfigure.Control {
+	node := reconfigure.Control{Name: c.name.is, Source: c.source.source()}
+	if c.existing.is != "" {
+		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is}
 	}
+	return node
+}
+
+// contents returns nil where nothing is declared.
+func contents(settings map[string]value[string]) (made map[string]string) {
+	for key, v := range settings {
+		if made == nil {
+			made = map[string]string{}
+		}
+		made[key] = v.is
+	}
+	return made
+}
+
+func (g group) nodeGroup() reconfigure.NodeGroup {
 	return reconfigure.NodeGroup{
 		Name:   g.name.is,
 		Prefix: g.prefix.is,
@@ -75,9 +91,10 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		KeepPorts:  g.keepsPorts(),
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
 		MaxStopped: g.mostStopped(),
+		Features:   each(g.features.is, content),
 		Gres:       g.gres.is,
 		MaxAge:     duration(g.maxAge.is),
-		Slurm:      settings,
+		Slurm:      contents(g.slurm),
 	}
 }
 
@@ -102,6 +119,7 @@ func (g group) mostStopped() int {
 func (p partition) partition() reconfigure.Partition {
 	return reconfigure.Partition{
 		Name: p.name.is, Groups: each(p.groups.is, content), AllOrNothing: p.allOrNothing.is, Fresh: p.perJob(),
+		Default: p.isDefault.is, Slurm: contents(p.slurm),
 	}
 }
 

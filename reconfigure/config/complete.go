@@ -17,14 +17,20 @@ func (d *declaration) complete(r *report, dir string) {
 	insteadPath(r, dir, &d.settings.stateDir, "reconfigure.state_directory", "state")
 	insteadPath(r, dir, &d.privateKeyFile, "private_key_file", "~/.ssh/id_ed25519")
 	d.controlHost.complete(r, dir)
-	instead(&d.control.name, d.name, strings.ReplaceAll(d.name.is, "_", "-")+"-control")
+	if d.control.existing.is == "" {
+		instead(&d.control.name, d.name, strings.ReplaceAll(d.name.is, "_", "-")+"-control")
+	} else {
+		instead(&d.control.user, d.loginUser, d.loginUser.is)
+		instead(&d.control.slurmConf, d.control.existing, usualSlurmConf)
+	}
 	for i := range d.groups {
 		g := &d.groups[i]
 		instead(&g.prefix, g.name, strings.ReplaceAll(g.name.is, "_", "-"))
 		instead(&g.image, d.control.image, d.control.image.is)
 		instead(&g.network, d.control.network, d.control.network.is)
 	}
-	if len(d.partitions) == 0 && len(d.groups) > 0 {
+	// The partitions of a control node that exists are in its slurm.conf.
+	if len(d.partitions) == 0 && len(d.groups) > 0 && d.control.existing.is == "" {
 		d.partitions = []partition{d.main()}
 	}
 }

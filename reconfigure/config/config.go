@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -71,10 +73,21 @@ func parse(dir string, data []byte) (reconfigure.Cluster, Problems) {
 	}
 	var d declaration
 	d.schema(dir).read(&r, "", root)
+	d.control.line = lineOfKeys(root, "control_node")
 	d.complete(&r, dir)
 	d.check(&r)
 	if len(r.problems) > 0 {
 		return reconfigure.Cluster{}, r.sorted()
 	}
 	return d.cluster(), nil
+}
+
+// lineOfKeys returns the line of the keys below a key of the file; 0 if there are none.
+func lineOfKeys(root *yaml.Node, key string) int {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if below := target(root.Content[i+1]); root.Content[i].Value == key && below.Kind == yaml.MappingNode {
+			return below.Line
+		}
+	}
+	return 0
 }

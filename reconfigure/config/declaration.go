@@ -23,7 +23,8 @@ type declaration struct {
 	extra      map[string]value[string] // by lower-case name
 	nfsShares  value[[]value[string]]
 
-	allowedCIDRs value[[]value[string]]
+	allowedCIDRs   value[[]value[string]]
+	nameResolution value[string]
 
 	settings settingsOfTool
 }
@@ -35,6 +36,9 @@ type source struct {
 type control struct {
 	name value[string]
 	source
+	existing, user, slurmConf value[string]
+	floatingIPNetwork         value[string]
+	line                      int // of the keys; 0: they cannot be read
 }
 
 type controlHost struct {
@@ -49,6 +53,7 @@ type group struct {
 	whenIdle, gres  value[string]
 	maxAge          value[string]
 	maxStopped      value[int]
+	features        value[[]value[string]]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -71,6 +76,8 @@ const perJob = "job"
 
 type timing struct {
 	suspendTime, suspendTimeout, resumeTimeout value[int]
+	resumeRate, suspendRate                    value[int]
+	parameters                                 value[[]value[string]]
 
 	accountingStorage value[string]
 	launch            value[string]
@@ -109,7 +116,7 @@ func (d *declaration) schema(dir string) object {
 		"limits":           optional{list(&d.limits, (*limit).schema)},
 		"slurm":            optional{d.slurmSchema()},
 		"allowed_cidrs":    optional{texts(&d.allowedCIDRs, network)},
-		"name_resolution":  byDefault("hosts", word(new(value[string]), "hosts", "dns")),
+		"name_resolution":  byDefault("hosts", word(&d.nameResolution, "hosts", "dns")),
 		"nfs_shares":       optional{texts(&d.nfsShares, shared)},
 		"reconfigure":      optional{d.settings.schema(dir)},
 	}
@@ -169,12 +176,23 @@ func (s *source) schema(further object) object {
 	return further
 }
 
+// schema has the keys of both kinds of control nodes. checkControl checks which of them go together.
 func (c *control) schema() object {
-	return c.source.schema(object{
+	const made = "required without existing"
+	return object{
 		"name":                byDefault("CLUSTER_NAME-control", text(&c.name, nodeset.ValidName, notReserved())),
-		"floating_ip_network": optional{text(new(value[string]), maybe(filled))},
-	})
+		"image":               byDefault(made, text(&c.image, filled)),
+		"flavor":              byDefault(made, text(&c.flavor, filled)),
+		"network":             byDefault(made, text(&c.network, filled)),
+		"floating_ip_network": optional{text(&c.floatingIPNetwork, maybe(filled))},
+		"existing":            optional{text(&c.existing, maybe(address))},
+		"user":                byDefault("login_user", text(&c.user, userName())),
+		"slurm_conf":          byDefault(usualSlurmConf, text(&c.slurmConf, absolute)),
+	}
 }
+
+// usualSlurmConf is the path of slurm.conf in most packages of Slurm.
+const usualSlurmConf = "/etc/slurm/slurm.conf"
 
 // notReserved rejects names with another meaning in Ansible's inventory: Ansible's own names, and those of the
 // playbooks.
@@ -199,7 +217,7 @@ func (g *group) schema() object {
 			string(reconfigure.IdleShelve))},
 		"max_stopped": byDefault("max_nodes", integer(&g.maxStopped, 0, nodeset.MaxNodes)),
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
-		"features":    optional{texts(new(value[[]value[string]]), feature())},
+		"features":    optional{texts(&g.features, feature())},
 		"gres":        optional{text(&g.gres, maybe(gres()))},
 		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
@@ -265,9 +283,9 @@ func (d *declaration) slurmSchema() object {
 		"suspend_time":          optional{plainSeconds(&d.slurm.suspendTime, 1, math.MaxInt32)},
 		"suspend_timeout":       optional{plainSeconds(&d.slurm.suspendTimeout, 1, slurm16)},
 		"resume_timeout":        optional{plainSeconds(&d.slurm.resumeTimeout, 1, slurm16)},
-		"resume_rate":           optional{measured("nodes a minute", integer(new(value[int]), 0, slurm16))},
-		"suspend_rate":          optional{measured("nodes a minute", integer(new(value[int]), 0, slurm16))},
-		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
+		"resume_rate":           optional{measured("nodes a minute", integer(&d.slurm.resumeRate, 0, slurm16))},
+		"suspend_rate":          optional{measured("nodes a minute", integer(&d.slurm.suspendRate, 0, slurm16))},
+		"controller_parameters": optional{texts(&d.slurm.parameters, parameter)},
 		"launch":                optional{word(&d.slurm.launch, atOnce, bySlurm)},
 		"accounting_storage":    byDefault("none", word(&d.slurm.accountingStorage, "none", slurmdbd)),
 		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), slurmconf.LaterSettings(), ofCluster())},

@@ -41,6 +41,9 @@ var since = map[string]string{
 	"reconfigure.canary_minutes":    "0.2.0",
 	"allowed_cidrs":                 "0.3.0",
 	"slurm.launch":                  "0.3.0",
+	"control_node.existing":         "0.3.0",
+	"control_node.user":             "0.3.0",
+	"control_node.slurm_conf":       "0.3.0",
 }
 
 // presets has defaults that are set outside of this package.

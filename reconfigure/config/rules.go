@@ -15,6 +15,7 @@ func (d *declaration) check(r *report) {
 	for _, g := range d.groups {
 		g.checkSize(r)
 	}
+	d.checkControl(r)
 	d.checkNumber(r)
 	d.checkNetworks(r)
 	d.checkNodeNames(r)

@@ -5,14 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
-	"golang.org/x/sys/unix"
+	"github.com/pressly/goose/v3"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -20,32 +19,17 @@ import (
 // ErrDatabase is the error of Copy for a journal in PostgreSQL, which has its own backups.
 var ErrDatabase = errors.New("the journal is in a database: back it up by pg_dump")
 
-// Copy writes a consistent copy of the journal to a new file, which only its owner can read. Others may write
-// meanwhile; what they commit after the start of Copy is not in it. Copy may be retried with another path.
+// Copy writes a consistent copy of the journal to a file, which only its owner can read. Others may write meanwhile;
+// what they commit after the start of Copy is not in it. The copy is complete or missing. Copy may be retried.
 func (j *Journal) Copy(ctx context.Context, path string) error {
 	if _, ok := j.store.(sqliteStore); !ok {
 		return j.explain("copy", ErrDatabase)
 	}
-	// SQLite accepts an empty file, and would let everybody read a new one.
-	if err := unix.Mknod(path, unix.S_IFREG|0o600, 0); err != nil {
-		return j.explain("copy", fmt.Errorf("create %s: %w", path, err))
-	}
-	_, err := j.db.ExecContext(ctx, `VACUUM INTO $1`, path)
-	return j.explain("copy", err)
+	return j.explain("copy", copyTo(ctx, j.db, path))
 }
 
-// Schema returns the newest version of the schema that this program knows.
-func Schema() (newest int64, err error) {
-	files, err := fs.Glob(schemas, "schema/sqlite/*.sql")
-	for _, file := range files {
-		var version int64
-		if _, err := fmt.Sscanf(filepath.Base(file), "%d", &version); err != nil {
-			return 0, err
-		}
-		newest = max(newest, version)
-	}
-	return newest, err
-}
+// NewestSchema returns the newest version of the schema that this program knows.
+func NewestSchema() (int64, error) { return newest(goose.DialectSQLite3, "sqlite") }
 
 // Held reports whether a process holds the lease of the journal in a folder, also if the journal itself is gone. It
 // changes nothing.

@@ -44,7 +44,7 @@ func TestTheSchemaOfABackupIsThatOfTheJournal(t *testing.T) {
 	j := open(t, t.TempDir())
 	var is int64
 	noError(t, j.db.QueryRowContext(t.Context(), `PRAGMA user_version`).Scan(&is))
-	if newest, err := Schema(); err != nil || newest != is {
+	if newest, err := NewestSchema(); err != nil || newest != is {
 		t.Errorf("%d, and the journal has %d: %v", newest, is, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // nothing to compare. If the comparison fails, the answer says why. Conf returns an error only if ctx has ended or,
 // without a control node, if the cloud does not list its flavors.
 func (a *Adapters) Conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
-	hardware, err := a.hardware(ctx)
+	hardware, err := a.Hardware(ctx)
 	control, there := seen.Instances[a.Site.Cluster.Control.Name]
 	if !there || control.ID == "" || control.Tainted || control.Address == "" {
 		return &reconfigure.SlurmConf{Hardware: hardware}, err
@@ -28,9 +28,9 @@ func (a *Adapters) Conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigu
 	return &conf, err
 }
 
-// hardware returns the hardware of the node groups' flavors. It leaves out flavors that the cloud does not have,
+// Hardware returns the hardware of the node groups' flavors. It leaves out flavors that the cloud does not have,
 // since their nodes cannot be made.
-func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardware, error) {
+func (a *Adapters) Hardware(ctx context.Context) (map[string]reconfigure.Hardware, error) {
 	cloud, err := a.Cloud(ctx)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ var harmless = slices.Concat(
 		ReturnToService SbcastParameters SchedulerTimeSlice SchedulerType ScronParameters SlurmctldDebug
 		SlurmctldLogFile SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug
 		SlurmdLogFile SlurmdSyslogDebug SlurmSchedLogFile SlurmSchedLogLevel SrunEpilog SrunProlog SuspendExcNodes
-		SuspendExcParts SuspendExcStates SuspendProgram SuspendRate SuspendTime SuspendTimeout TaskEpilog TaskProlog
+		SuspendExcParts SuspendExcStates SuspendProgram SuspendRate SuspendTime SuspendTimeout TaskEpilog TaskProlog TreeWidth
 		UnkillableStepProgram X11Parameters`),
 	[]rule{
 		larger("EioTimeout", 60),

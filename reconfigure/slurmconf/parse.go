@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -18,10 +19,14 @@ type config struct {
 	partitions map[string]bool
 }
 
+func newConfig() config {
+	return config{settings: map[string]string{}, names: map[string]string{}, nodes: map[string]node{},
+		partitions: map[string]bool{}}
+}
+
 // parse returns the content of the files, which are by name.
 func parse(files map[string]string) (config, error) {
-	c := config{settings: map[string]string{}, names: map[string]string{}, nodes: map[string]node{},
-		partitions: map[string]bool{}}
+	c := newConfig()
 	defaults := map[string]string{}
 	for number, line := range lines(files[slurmFile]) {
 		if err := c.slurmLine(line, defaults); err != nil {
@@ -37,7 +42,8 @@ func parse(files map[string]string) (config, error) {
 }
 
 // lines yields the lines with their numbers, without comments. Lines that a backslash continues are one line, with the
-// number of the last (src/common/parse_config.c).
+// number of the last. The blanks at the begin of the next line are the only ones between both
+// (src/common/parse_config.c).
 func lines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		whole := ""
@@ -45,12 +51,12 @@ func lines(text string) func(yield func(int, string) bool) {
 			if at := comment(line); at >= 0 {
 				line = line[:at]
 			}
-			line = strings.TrimSpace(line)
+			line = strings.TrimRightFunc(line, unicode.IsSpace)
 			if part, more := strings.CutSuffix(line, `\`); more {
-				whole += part + " "
+				whole += part
 				continue
 			}
-			if whole += line; whole != "" && !yield(i+1, whole) {
+			if whole = strings.TrimSpace(whole + line); whole != "" && !yield(i+1, whole) {
 				return
 			}
 			whole = ""

@@ -14,7 +14,7 @@
 // Other settings have different effects on jobs. harmless.go lists the tested changes that end no job; the effects of
 // all others are unknown.
 //
-// Files that slurm.conf includes are not read: their names are compared.
+// Dangers does not read the files that slurm.conf includes: it compares their names. Load reads them.
 package slurmconf
 
 import (

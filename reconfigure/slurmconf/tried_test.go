@@ -105,6 +105,7 @@ SuspendTimeout                30                    120
 TaskEpilog                    -                     /usr/local/bin/ok
 TaskProlog                    -                     /usr/local/bin/ok
 TCPTimeout                    2                     4
+TreeWidth                     -                     65533
 UnkillableStepProgram         -                     /usr/local/bin/ok
 UnkillableStepTimeout         60                    120
 X11Parameters                 -                     home_xauthority

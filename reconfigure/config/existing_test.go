@@ -1,0 +1,93 @@
+package config_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+)
+
+// attached is a declaration with a control node that exists.
+const attached = `cluster_name: site
+cloud: openstack
+control_host: {address: 192.0.2.1, user: root}
+login_user: debian
+control_node: {existing: slurm.example.org}
+node_groups:
+  - {name: cloud, image: debian-12, network: cluster, flavor: m1.large, max_nodes: 4}
+`
+
+func TestAControlNodeThatExists(t *testing.T) {
+	c, err := config.Load(directory(t, attached))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := reconfigure.Control{Existing: &reconfigure.ExistingControl{
+		Host: "slurm.example.org", User: "debian", SlurmConf: "/etc/slurm/slurm.conf",
+	}}
+	if diff := cmp.Diff(want, c.Control); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(c.Partitions) > 0 {
+		t.Errorf("partitions %+v, but those of the site are in its slurm.conf", c.Partitions)
+	}
+
+	keys := "existing: 192.0.2.7, user: admin, slurm_conf: /opt/slurm/etc/slurm.conf"
+	c, err = config.Load(directory(t, strings.Replace(attached, "existing: slurm.example.org", keys, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Existing = &reconfigure.ExistingControl{Host: "192.0.2.7", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf"}
+	if diff := cmp.Diff(want, c.Control); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatContradictsAnExistingControlNode changes the declaration, each time with one problem.
+func TestWhatContradictsAnExistingControlNode(t *testing.T) {
+	const node = "control_node: {existing: slurm.example.org}"
+	for _, e := range []struct{ name, from, to, want string }{
+		{"an image", node, "control_node: {existing: slurm.example.org, image: debian-12}",
+			"control_node.image: contradicts control_node.existing, which is no instance of this cluster; remove one of them"},
+		{"a floating IP", node, "control_node: {existing: slurm.example.org, floating_ip_network: public}",
+			"control_node.floating_ip_network: contradicts control_node.existing, which is no instance of this cluster; " +
+				"remove one of them"},
+		{"a relative path", node, "control_node: {existing: slurm.example.org, slurm_conf: slurm.conf}",
+			`control_node.slurm_conf: "slurm.conf" is not an absolute path of letters, digits and . _ + @ - /`},
+		{"a group without an image", "image: debian-12, ", "",
+			"node_groups[0].image: is missing: with control_node.existing each group has its own"},
+		{"the name of a node", "slurm.example.org", "cloud001",
+			"control_node.existing: cloud001 is a node name of group cloud, cloud### (line 7); use another prefix"},
+		{"settings", "cloud: openstack", "cloud: openstack\nslurm: {extra: {KillWait: 60}}",
+			"slurm.extra.KillWait: contradicts control_node.existing: the settings of slurm.conf are in the site's own " +
+				"file; remove this key"},
+		{"slurmdbd", "cloud: openstack", "cloud: openstack\nslurm: {accounting_storage: slurmdbd}",
+			"slurm.accounting_storage: contradicts control_node.existing: slurmdbd is the site's; remove this key"},
+		{"shares", "cloud: openstack", "cloud: openstack\nnfs_shares: [/home/users]",
+			"nfs_shares: contradicts control_node.existing: shared folders are the site's; remove this key"},
+		{"fresh instances", "cloud: openstack",
+			"cloud: openstack\npartitions: [{name: one, groups: [cloud], fresh: job}]",
+			"partitions[0].fresh: contradicts control_node.existing: fresh instances need a Prolog and an Epilog, which are " +
+				"the site's; remove this key"},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			if strings.Count(attached, e.from) != 1 {
+				t.Fatalf("%q is not in the declaration once", e.from)
+			}
+			_, err := config.Load(directory(t, strings.Replace(attached, e.from, e.to, 1)))
+			got := ""
+			if problems, ok := errors.AsType[*config.Problems](err); ok {
+				for _, p := range *problems {
+					got += p.Path + ": " + p.Message
+				}
+			}
+			if diff := cmp.Diff(e.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
