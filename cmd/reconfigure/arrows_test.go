@@ -38,6 +38,7 @@ var arrows = map[string]string{
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
 	"explain":                 ". nodeset text snapshot plan usage",
+	"metrics":                 ". nodeset sleep snapshot reconcile usage",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"gate":                    ". nodeset",
@@ -61,8 +62,8 @@ var arrows = map[string]string{
 	"ssh":                     ". nodeset sleep batcher",
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
 		"slurmconf terraform ansible slurm ssh sitefiles assets cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
-	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
-		"ansible site",
+	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
+		"slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
 		"terraform ansible sitefiles site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +

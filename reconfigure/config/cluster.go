@@ -33,6 +33,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			Keep:        time.Duration(d.settings.keepDays.is) * 24 * time.Hour,
 			Gather:      time.Duration(d.settings.gatherSeconds.is) * time.Second,
 			Worker:      reconfigure.WorkerStart(d.settings.worker.is),
+			Metrics:     d.settings.metrics.is,
 			Reconcile:   time.Duration(d.settings.reconcileMinutes.is) * time.Minute,
 			Terraform:   d.settings.terraform.is,
 			Parallelism: d.settings.parallelism.is,

@@ -78,6 +78,7 @@ type timing struct {
 
 type settingsOfTool struct {
 	stateDir, journal, worker, terraform, hostKeys value[string]
+	metrics                                        value[string]
 	canaryJob                                      value[string]
 	keepDays, gatherSeconds, reconcileMinutes      value[int]
 	parallelism, lockTimeout, bootTimeout          value[int]
@@ -305,6 +306,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		"keep_days":         optional{measured("days", integer(&s.keepDays, 0, century))},
 		"worker":            optional{word(&s.worker, string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd))},
 		"reconcile_minutes": optional{measured("minutes", integer(&s.reconcileMinutes, 0, day/60))},
+		"metrics":           optional{text(&s.metrics, maybe(localAddress))},
 		"gather_seconds":    optional{measured("seconds", integer(&s.gatherSeconds, 0, hour))},
 		"terraform":         byDefault(`""`, path(dir, &s.terraform, maybe(filled))),
 		"parallelism":       optional{integer(&s.parallelism, 1, math.MaxInt16)},

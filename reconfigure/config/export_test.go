@@ -41,6 +41,7 @@ var since = map[string]string{
 	"reconfigure.canary_minutes":    "0.2.0",
 	"allowed_cidrs":                 "0.3.0",
 	"slurm.launch":                  "0.3.0",
+	"reconfigure.metrics":           "0.3.0",
 }
 
 // presets has defaults that are set outside of this package.
