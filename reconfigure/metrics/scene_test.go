@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,13 +31,16 @@ const never = 100 * 365 * 24 * time.Hour
 type scene struct {
 	*testing.T
 	*simulate.World
-	journal   *memory.Journal
-	cluster   reconfigure.Cluster
-	collector *metrics.Collector
-	registry  *prometheus.Registry
+	journal  *memory.Journal
+	cluster  reconfigure.Cluster
+	registry atomic.Pointer[prometheus.Registry]
 
-	lock sync.Mutex
-	look reconcile.Look
+	stop func() // ends the worker
+	lost atomic.Int64
+
+	lock   sync.Mutex
+	look   reconcile.Look
+	frozen bool // the sources are not compared any more
 }
 
 func play(t *testing.T, do func(*scene)) {
@@ -62,26 +66,30 @@ func play(t *testing.T, do func(*scene)) {
 				t.Errorf("the worker ended: %v", err)
 			}
 		})
+		s.stop = func() { cancel(); worker.Wait() }
 		do(s)
-		cancel()
-		worker.Wait()
+		s.stop()
 	})
 }
 
 // collect begins with a new collector, as a new worker does.
-func (s *scene) collect() {
-	s.collector = metrics.NewCollector(metrics.Facts{
-		Journal: s.journal, Cluster: func() reconfigure.Cluster { return s.cluster },
+func (s *scene) collect() { s.from(s.journal) }
+
+// from begins with a new collector that reads another journal.
+func (s *scene) from(j metrics.Journal) {
+	collector := metrics.NewCollector(metrics.Facts{
+		Journal: j, Cluster: func() reconfigure.Cluster { return s.cluster },
 		Look: func() (reconcile.Look, error) {
 			s.lock.Lock()
 			defer s.lock.Unlock()
 			return s.look, nil
 		},
 		Size: func(context.Context) (int64, error) { return 1 << 20, nil },
-		Lost: func() int64 { return 0 },
+		Lost: s.lost.Load,
 	})
-	s.registry = prometheus.NewPedanticRegistry()
-	s.registry.MustRegister(s.collector)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	s.registry.Store(registry)
 }
 
 type recorder struct{ *memory.Journal }
@@ -135,6 +143,9 @@ func (s *scene) compare(ctx context.Context) {
 	found := reconcile.Compare(s.cluster, seen, busy, reconcile.DefaultMinAge, reconfigure.CloudCommands{})
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if s.frozen {
+		return
+	}
 	_, s.look = s.look.Next(s.cluster, seen, found, time.Hour)
 }
 
@@ -165,7 +176,7 @@ func (s *scene) ask(m reconfigure.Mode, nodes ...string) {
 // now is a sample: the values by the text of their series.
 func (s *scene) now() map[string]float64 {
 	s.Helper()
-	families, err := s.registry.Gather()
+	families, err := s.registry.Load().Gather()
 	if err != nil {
 		s.Error(err)
 	}
