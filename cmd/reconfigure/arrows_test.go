@@ -38,6 +38,7 @@ var arrows = map[string]string{
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
 	"explain":                 ". nodeset text snapshot plan usage",
+	"notify":                  ". nodeset reconcile",
 	"metrics":                 ". nodeset sleep snapshot reconcile usage",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
@@ -62,7 +63,7 @@ var arrows = map[string]string{
 	"ssh":                     ". nodeset sleep batcher",
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
 		"slurmconf terraform ansible slurm ssh sitefiles assets cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
-	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
+	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics notify " +
 		"slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain check " +
 		"terraform ansible sitefiles site worker",

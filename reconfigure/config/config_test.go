@@ -348,6 +348,11 @@ var edits = []struct{ name, from, to, want string }{
 	{"metrics without a port", `metrics: ""`, "metrics: 127.0.0.1",
 		`reconfigure.metrics: "127.0.0.1" is not a port of the loopback address; write 127.0.0.1:9758, or the ` +
 			"absolute path of a Unix socket, and let a proxy serve it to others"},
+	{"some classes to notify", `notify_classes: []`, "notify_classes: [no-ssh, finding, campaign]", ""},
+	{"an unknown class to notify", `notify_classes: []`, "notify_classes: [no-shh]",
+		`reconfigure.notify_classes[0]: "no-shh" is not one of quota, capacity, rate-limit, cloud-unavailable, missing, ` +
+			"boot-timeout, no-ssh, playbook, ansible-failed, unregistered, state-locked, refused, unknown, busy, other, " +
+			"finding, campaign; did you mean no-ssh?"},
 	{"a worker started by systemd", "worker: self", "worker: systemd", ""},
 	{"an unknown way to start a worker", "worker: self", "worker: cron",
 		`reconfigure.worker: "cron" is not one of self, systemd`},

@@ -42,6 +42,8 @@ var since = map[string]string{
 	"allowed_cidrs":                 "0.3.0",
 	"slurm.launch":                  "0.3.0",
 	"reconfigure.metrics":           "0.3.0",
+	"reconfigure.notify":            "0.3.0",
+	"reconfigure.notify_classes":    "0.3.0",
 }
 
 // presets has defaults that are set outside of this package.

@@ -151,6 +151,10 @@ var scenes = map[string]struct {
 		s.lost.Store(3)
 		pass(30 * time.Minute)
 	}},
+	"the notify command fails": {[]string{"ReconfigureNotifyFails"}, func(s *scene, _ *film) {
+		s.deaf.Store(true)
+		pass(30 * time.Minute)
+	}},
 	"a campaign is paused": {[]string{"ReconfigureCampaignPaused"}, func(s *scene, _ *film) {
 		if _, err := s.journal.StartCampaign(s.Context(), paused()); err != nil {
 			s.Error(err)

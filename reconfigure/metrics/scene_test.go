@@ -37,6 +37,7 @@ type scene struct {
 
 	stop func() // ends the worker
 	lost atomic.Int64
+	deaf atomic.Bool // the notify command fails
 
 	lock   sync.Mutex
 	look   reconcile.Look
@@ -85,7 +86,7 @@ func (s *scene) from(j metrics.Journal) {
 			return s.look, nil
 		},
 		Size: func(context.Context) (int64, error) { return 1 << 20, nil },
-		Lost: s.lost.Load,
+		Lost: s.lost.Load, Notified: func() (up, known bool) { return !s.deaf.Load(), true },
 	})
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)

@@ -42,14 +42,19 @@ func declared(s site.Site) func() reconfigure.Cluster {
 	}
 }
 
-// export exports metrics, if an address is declared, until the returned function is called.
-func export(ctx context.Context, s site.Site, log *journal.Journal, lost func() int64, out *slog.Logger) (end func()) {
+// export exports metrics, if an address is declared, until the returned function is called. A nil notifier is none.
+func export(
+	ctx context.Context, s site.Site, log *journal.Journal, lost func() int64, n *notifier, out *slog.Logger,
+) (end func()) {
 	address := s.Cluster.Settings.Metrics
 	if address == "" {
 		return func() {}
 	}
 	facts := Metrics(s, log)
 	facts.Lost = lost
+	if n != nil {
+		facts.Notified = n.last
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { metrics.Serve(ctx, address, metrics.Handler(metrics.NewCollector(facts)), out) })

@@ -74,7 +74,7 @@ func TestAWorkerExportsMetrics(t *testing.T) {
 	if _, err := log.Submit(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	end := export(t.Context(), s, log, func() int64 { return 7 }, slog.New(slog.DiscardHandler))
+	end := export(t.Context(), s, log, func() int64 { return 7 }, nil, slog.New(slog.DiscardHandler))
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -116,7 +116,7 @@ func TestATakenAddressIsSaidOnce(t *testing.T) {
 	s, log := exporting(t, taken.Addr().String())
 	var out logged
 	synctest.Test(t, func(t *testing.T) {
-		end := export(t.Context(), s, log, func() int64 { return 0 }, slog.New(slog.NewTextHandler(&out, nil)))
+		end := export(t.Context(), s, log, func() int64 { return 0 }, nil, slog.New(slog.NewTextHandler(&out, nil)))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		said := out.String()

@@ -41,7 +41,9 @@ func control(ctx context.Context, s site.Site, log *journal.Journal, out *slog.L
 	})
 	open := &opener{dir: s.Dir, log: log, recorder: recorder, logger: out}
 	defer open.close()
-	defer export(ctx, s, log, lost.Load, out)()
+	notifier, end := notifies(ctx, s, log, out)
+	defer export(ctx, s, log, lost.Load, notifier, out)()
+	defer end()
 	config := controller.Config{
 		Journal: log, Open: open.open, Flush: recorder.Flush, Log: out, Stay: stay, Once: once, Campaign: open.campaigns(),
 		Succeed: func(ctx context.Context) error { return Start(ctx, s) },
