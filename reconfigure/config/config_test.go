@@ -84,8 +84,9 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		NFSShares:    []string{},
 		AllowedCIDRs: []string{},
 		Settings: reconfigure.Settings{
-			StateDir:  filepath.Join(dir, "state"),
-			Directory: "/opt/eiffel", AuthorizedKeys: "~eiffel/.ssh/authorized_keys",
+			NotifyClasses: []string{},
+			StateDir:      filepath.Join(dir, "state"),
+			Directory:     "/opt/eiffel", AuthorizedKeys: "~eiffel/.ssh/authorized_keys",
 			ControlUser: "eiffel", ControlHosts: []string{"192.0.2.10"},
 			Keep:        90 * 24 * time.Hour,
 			Gather:      3 * time.Second,

@@ -78,6 +78,7 @@ func TestADayOfACluster(t *testing.T) {
 		s.Order(simulate.NoSSH, "p4")
 		s.PowersUp("p4", "p5")
 		s.ask("resume", "p4", "p5")
+		s.ask("resume", "unknown")
 		pass(30 * time.Minute)
 		s.Clear(simulate.NoSSH) // the run that removed p4 after its failure has no result, so no duration
 		s.job(time.Minute, "p4")
@@ -94,6 +95,7 @@ func TestADayOfACluster(t *testing.T) {
 			`reconfigure_failures_total{class="quota",group="group"}`:                      0,
 			`reconfigure_group_boot_failures{group="group"}`:                               0,
 			`reconfigure_requests_open{mode="resume"}`:                                     0,
+			`reconfigure_operations_total{action="none",group="none",outcome="rejected"}`:  1,
 			`reconfigure_lease_held`:                                                 1,
 			`reconfigure_journal_up`:                                                 1,
 			`reconfigure_journal_size_bytes`:                                         1048576,
