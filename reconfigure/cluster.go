@@ -145,9 +145,16 @@ type Settings struct {
 	Gather         time.Duration // how long the worker waits for requests that arrive together
 	Worker         WorkerStart
 	Reconcile      time.Duration // interval of the worker's comparison of the sources; 0: never
-	Terraform      string        // path of the binary; empty: found or downloaded
-	Parallelism    int           // the maximum number of instances that Terraform changes at a time
-	LockTimeout    time.Duration // how long Terraform waits for the lock of its state
+	// Notify is the path of the command that a worker tells of failures, findings and paused campaigns; empty: none.
+	Notify string
+	// NotifyClasses are the classes of failures, "finding" and "campaign" that it is told of; empty: all.
+	NotifyClasses []string
+	// Metrics is the address at which a worker exports metrics: HOST:PORT of the loopback, or the absolute path of a Unix
+	// socket; empty: it exports none.
+	Metrics     string
+	Terraform   string        // path of the binary; empty: found or downloaded
+	Parallelism int           // the maximum number of instances that Terraform changes at a time
+	LockTimeout time.Duration // how long Terraform waits for the lock of its state
 	// Interrupt reports whether a run of Terraform is interrupted when the cloud has its instances as asked.
 	Interrupt   bool
 	BootTimeout time.Duration

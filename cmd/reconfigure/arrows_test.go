@@ -39,6 +39,8 @@ var arrows = map[string]string{
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
 	"explain":                 ". nodeset text snapshot plan usage",
+	"notify":                  ". nodeset reconcile",
+	"metrics":                 ". nodeset sleep snapshot reconcile usage",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"backup":                  "",
@@ -62,9 +64,10 @@ var arrows = map[string]string{
 	"cloud/machines":          ". nodeset cloud process",
 	"ssh":                     ". nodeset sleep batcher",
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
-		"slurmconf terraform ansible slurm ssh sitefiles assets backup cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
-	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
-		"ansible site",
+		"slurmconf terraform ansible slurm ssh sitefiles assets backup " +
+		"cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
+	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics notify " +
+		"slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
 		"check attach slurmconf terraform ansible sitefiles backup site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +

@@ -16,6 +16,7 @@ func debianPackages() []string {
 		"ansible-core", "openssh-client", "openssh-server",
 		"mmdebstrap", "util-linux", "tar", "procps",
 		"postgresql",
+		"prometheus",                           // its promtool checks the rules
 		"systemd",                              // checks the unit file; it does not run
 		"bash", "fish", "man-db", "rpm", "zsh", // check what a release has
 	}

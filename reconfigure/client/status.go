@@ -17,6 +17,9 @@ func Status(ctx context.Context, s site.Site, out *slog.Logger) (report status.R
 	if err != nil {
 		out.WarnContext(ctx, err.Error()) // one line, as the others
 	}
+	if why := worker.NotifyError(s); why != "" {
+		out.WarnContext(ctx, "the notify command failed; `reconfigure.notify` declares it", "reason", why)
+	}
 	err = s.IfJournal(ctx, func(log *journal.Journal) error {
 		known := status.Journal{Time: time.Now()}
 		if log != nil {

@@ -37,6 +37,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			Keep:        time.Duration(d.settings.keepDays.is) * 24 * time.Hour,
 			Gather:      time.Duration(d.settings.gatherSeconds.is) * time.Second,
 			Worker:      reconfigure.WorkerStart(d.settings.worker.is),
+			Notify:      d.settings.notify.is,
+			Metrics:     d.settings.metrics.is,
 			Reconcile:   time.Duration(d.settings.reconcileMinutes.is) * time.Minute,
 			Terraform:   d.settings.terraform.is,
 			Parallelism: d.settings.parallelism.is,
@@ -52,6 +54,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			ControlHosts:   each(append([]value[string]{d.controlHost.address}, d.controlHost.others...), content),
 			AuthorizedKeys: cmp.Or(d.controlHost.authorizedKeys.is, "~"+d.controlHost.user.is+"/.ssh/authorized_keys"),
 
+			NotifyClasses: each(d.settings.notifyClasses.is, content),
 			NodesPerState: d.settings.nodesPerState.is,
 			Interrupt:     d.settings.interrupt.is,
 			CanaryJob:     d.settings.canaryJob.is,

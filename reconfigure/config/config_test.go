@@ -87,8 +87,9 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		NFSShares:    []string{},
 		AllowedCIDRs: []string{},
 		Settings: reconfigure.Settings{
-			StateDir:  filepath.Join(dir, "state"),
-			Directory: "/opt/eiffel", AuthorizedKeys: "~eiffel/.ssh/authorized_keys",
+			NotifyClasses: []string{},
+			StateDir:      filepath.Join(dir, "state"),
+			Directory:     "/opt/eiffel", AuthorizedKeys: "~eiffel/.ssh/authorized_keys",
 			ControlUser: "eiffel", ControlHosts: []string{"192.0.2.10"},
 			Keep:        90 * 24 * time.Hour,
 			Gather:      3 * time.Second,
@@ -343,6 +344,19 @@ var edits = []struct{ name, from, to, want string }{
 		"reconfigure.reconcile_minutes: -5 is not between 0 and 1440"},
 	{"an interval of comparisons that is too long", "reconcile_minutes: 5", "reconcile_minutes: 1441",
 		"reconfigure.reconcile_minutes: 1441 is not between 0 and 1440"},
+	{"metrics at a port", `metrics: ""`, "metrics: 127.0.0.1:9758", ""},
+	{"metrics at a socket", `metrics: ""`, "metrics: /run/eiffel/metrics", ""},
+	{"metrics for everybody", `metrics: ""`, `metrics: "0.0.0.0:9758"`,
+		`reconfigure.metrics: "0.0.0.0:9758" is not a port of the loopback address; write 127.0.0.1:9758, or the ` +
+			"absolute path of a Unix socket, and let a proxy serve it to others"},
+	{"metrics without a port", `metrics: ""`, "metrics: 127.0.0.1",
+		`reconfigure.metrics: "127.0.0.1" is not a port of the loopback address; write 127.0.0.1:9758, or the ` +
+			"absolute path of a Unix socket, and let a proxy serve it to others"},
+	{"some classes to notify", `notify_classes: []`, "notify_classes: [no-ssh, finding, campaign]", ""},
+	{"an unknown class to notify", `notify_classes: []`, "notify_classes: [no-shh]",
+		`reconfigure.notify_classes[0]: "no-shh" is not one of quota, capacity, rate-limit, cloud-unavailable, missing, ` +
+			"boot-timeout, no-ssh, playbook, ansible-failed, unregistered, state-locked, refused, unknown, busy, other, " +
+			"finding, campaign; did you mean no-ssh?"},
 	{"a worker started by systemd", "worker: self", "worker: systemd", ""},
 	{"an unknown way to start a worker", "worker: self", "worker: cron",
 		`reconfigure.worker: "cron" is not one of self, systemd`},

@@ -85,6 +85,8 @@ type timing struct {
 
 type settingsOfTool struct {
 	stateDir, journal, worker, terraform, hostKeys value[string]
+	metrics, notify                                value[string]
+	notifyClasses                                  value[[]value[string]]
 	canaryJob                                      value[string]
 	keepDays, gatherSeconds, reconcileMinutes      value[int]
 	parallelism, lockTimeout, bootTimeout          value[int]
@@ -323,6 +325,9 @@ func (s *settingsOfTool) schema(dir string) object {
 		"keep_days":         optional{measured("days", integer(&s.keepDays, 0, century))},
 		"worker":            optional{word(&s.worker, string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd))},
 		"reconcile_minutes": optional{measured("minutes", integer(&s.reconcileMinutes, 0, day/60))},
+		"metrics":           optional{text(&s.metrics, maybe(localAddress))},
+		"notify":            byDefault(`""`, path(dir, &s.notify, maybe(filled))),
+		"notify_classes":    optional{texts(&s.notifyClasses, oneOf(notifyClasses()...))},
 		"gather_seconds":    optional{measured("seconds", integer(&s.gatherSeconds, 0, hour))},
 		"terraform":         byDefault(`""`, path(dir, &s.terraform, maybe(filled))),
 		"parallelism":       optional{integer(&s.parallelism, 1, math.MaxInt16)},
@@ -338,4 +343,12 @@ func (s *settingsOfTool) schema(dir string) object {
 		"canary_job":      optional{text(&s.canaryJob)},
 		"canary_minutes":  optional{measured("minutes", integer(&s.canaryMinutes, 1, day/60))},
 	}
+}
+
+// notifyClasses returns the classes of failures, and what else the notify command may be told.
+func notifyClasses() (all []string) {
+	for _, class := range reconfigure.Classes() {
+		all = append(all, string(class))
+	}
+	return append(all, "finding", "campaign")
 }

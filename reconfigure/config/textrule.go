@@ -143,6 +143,19 @@ func postgresURL(s string) error {
 	return nil
 }
 
+// localAddress allows a port of a loopback address, or an absolute path, since the address asks for no password.
+func localAddress(s string) error {
+	if strings.HasPrefix(s, "/") {
+		return absolute(s)
+	}
+	at, err := netip.ParseAddrPort(s)
+	if err != nil || !at.Addr().IsLoopback() || at.Port() == 0 {
+		return fmt.Errorf("%q is not a port of the loopback address; write 127.0.0.1:9758, or the absolute path of a "+
+			"Unix socket, and let a proxy serve it to others", s)
+	}
+	return nil
+}
+
 // absolute allows an absolute path that needs no quotes in a shell script, in /etc/exports and in slurm.conf.
 func absolute(s string) error {
 	if err := like(`/[A-Za-z0-9._+@/-]*`, "is not an absolute path of letters, digits and . _ + @ - /")(s); err != nil {

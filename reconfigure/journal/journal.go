@@ -65,6 +65,8 @@ type store interface {
 	lock(ctx context.Context) (*lock, error)
 	// locked reports whether the lease is taken. It does not disturb an Acquire at the same time.
 	locked(ctx context.Context, db *sql.DB) (bool, error)
+	// size returns the SQL for the size of the database in bytes.
+	size() string
 	// meaning explains an error of the database to an administrator; empty if the error needs no explanation.
 	meaning(err error) string
 }
@@ -120,6 +122,12 @@ func (j *Journal) Close() error {
 
 // Name returns the journal's place: the path of its file, or the URL of its database without user and password.
 func (j *Journal) Name() string { return j.name }
+
+// Size returns the size of the journal's database in bytes. Space that Prune has freed counts.
+func (j *Journal) Size(ctx context.Context) (bytes int64, err error) {
+	err = j.db.QueryRowContext(ctx, j.store.size()).Scan(&bytes)
+	return bytes, j.explain("read its size", err)
+}
 
 // Changed returns a number that grows with each write by another process than the holder of the lease: a request was
 // submitted or cancelled, a pause began or ended. A waiting holder compares it with the previous number, which costs

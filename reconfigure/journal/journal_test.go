@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,7 @@ func suite(t *testing.T, place places) {
 		"more rows than one step deletes are pruned":  prunedInSteps,
 		"bytes that are no text are replaced":         keptReadable,
 		"calls of a key are counted":                  keyUsesAreCounted,
+		"its size grows":                              sizeGrows,
 		"the schema refuses invalid rows":             schemaRefuses,
 	} {
 		t.Run(name, func(t *testing.T) { rule(t, open(t, place(t))) })
@@ -111,6 +113,19 @@ func begin(t testing.TB, j *Journal, requests ...reconfigure.Request) int64 {
 func event(plan int64, node, message string) reconfigure.Event {
 	return reconfigure.Event{
 		Plan: plan, Node: node, Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: message,
+	}
+}
+
+func sizeGrows(t *testing.T, j *Journal) {
+	before := must(j.Size(t.Context()))(t)
+	plan := begin(t, j, submit(t, j, "n1"))
+	var text strings.Builder // PostgreSQL would compress a repeated text
+	for text.Len() < 1<<20 {
+		text.WriteString(rand.Text())
+	}
+	noError(t, j.Record(t.Context(), event(plan, "n1", text.String())))
+	if after := must(j.Size(t.Context()))(t); before <= 0 || after < before+1<<19 {
+		t.Errorf("%d bytes, then %d", before, after)
 	}
 }
 

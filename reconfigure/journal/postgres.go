@@ -175,6 +175,8 @@ func (postgresStore) commit(tx *sql.Tx) error {
 
 func (postgresStore) elements() string { return "json_array_elements_text" }
 
+func (postgresStore) size() string { return `SELECT pg_database_size(current_database())` }
+
 // lock takes the lock on a separate connection, and loses it with that connection.
 func (s postgresStore) lock(ctx context.Context) (*lock, error) {
 	conn, err := retryConnect(ctx, func(ctx context.Context) (*pgx.Conn, error) {

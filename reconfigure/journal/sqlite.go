@@ -204,6 +204,10 @@ func (sqliteStore) commit(tx *sql.Tx) error { return tx.Commit() }
 
 func (sqliteStore) elements() string { return "json_each" }
 
+func (sqliteStore) size() string {
+	return `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`
+}
+
 // lock takes a lock of the kernel (flock(2)), which ends with the process and is not lost before.
 func (s sqliteStore) lock(ctx context.Context) (*lock, error) {
 	file := flock.New(filepath.Join(s.dir, leaseFile))

@@ -17,6 +17,8 @@ type Look struct {
 	// Tried has the time of the last fix of a finding, by node and kind.
 	Tried       map[string]time.Time   `json:"tried,omitempty"`
 	Unreachable []snapshot.Unreachable `json:"unreachable,omitempty"`
+	// Nodes counts the nodes as each source had them.
+	Nodes []Count `json:"nodes,omitempty"`
 }
 
 // StaleAfter is the number of intervals after which a Look is too old to compare with. It is more than one, since a
@@ -34,7 +36,8 @@ func (l Look) Next(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding, stale time.Duration,
 ) (fix []Finding, next Look) {
 	findings = slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Kind.Note() && f.Fix == None })
-	next = Look{Time: seen.Time, Findings: findings, Tried: maps.Clone(l.Tried), Unreachable: seen.Unreachable()}
+	next = Look{Time: seen.Time, Findings: findings, Tried: maps.Clone(l.Tried), Unreachable: seen.Unreachable(),
+		Nodes: Counts(cluster, seen)}
 	if next.Tried == nil {
 		next.Tried = map[string]time.Time{}
 	}

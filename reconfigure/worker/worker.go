@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -33,11 +34,16 @@ func Run(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logge
 
 // control runs the controller.
 func control(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, once, stay bool) error {
+	var lost atomic.Int64
 	recorder := journal.NewRecorder(log.Record, func(err error, events []reconfigure.Event) {
+		lost.Add(int64(len(events)))
 		out.WarnContext(ctx, "events could not be written", "events", len(events), "reason", err.Error())
 	})
 	open := &opener{dir: s.Dir, log: log, recorder: recorder, logger: out}
 	defer open.close()
+	notifier, end := notifies(ctx, s, log, out)
+	defer export(ctx, s, log, lost.Load, notifier, out)()
+	defer end()
 	config := controller.Config{
 		Journal: log, Open: open.open, Flush: recorder.Flush, Log: out, Stay: stay, Once: once, Campaign: open.campaigns(),
 		Succeed: func(ctx context.Context) error { return Start(ctx, s) },

@@ -24,10 +24,11 @@ import (
 // compile the program: the race detector checks only one process, and slows each down. It makes SQLite, which is
 // translated to Go, twenty times slower; the tests of the journal in PostgreSQL run the same code with the race
 // detector. The crash walk runs the same code as the storms. The controller's tests of long outages simulate days with
-// ten looks per second; its other tests run the same code with the race detector.
+// ten looks per second; its other tests run the same code with the race detector. The test of the alerts simulates a
+// week.
 const longTests = "^(TestScripts|TestTwoHundredCall.*|TestAHost.*|TestHostileCallers|TestTheBuildIsReproducible|" +
 	"TestTheJournalInMemoryAgreesWithTheRealOne|TestSQLite|TestAKilledMigrationIsContinued|" +
-	"TestCrashWalk.*|TestACampaignSurvivesEachKill|" +
+	"TestEachAlertFiresOnItsSceneOnly|TestCrashWalk.*|TestACampaignSurvivesEachKill|" +
 	"TestNoRequestIsLostByOutagesAndPauses|TestASuspendWaitsUntilSlurmAnswersAgain|TestEachModeIsRetriedForItsOwnTime)$"
 
 func main() {
@@ -51,7 +52,8 @@ func run(ctx context.Context, events *lines) error {
 	// `go test` starts packages in the order of its arguments: the longest ones first, so that none runs alone at the end.
 	labs := take(&packages, "/e2e/failure", "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/update",
 		"/e2e/bookworm", "/e2e/upgrade", "/e2e/security", "/e2e/trixie", "/e2e/hosts", "/lab/e2e/")
-	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal", "/reconfigure/controller")
+	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal", "/reconfigure/controller",
+		"/reconfigure/metrics")
 	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them also run with the race detector
 	// These packages start no goroutines, or none that share memory, so they have no data races.
 	plain := take(&packages, "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check", "/config",

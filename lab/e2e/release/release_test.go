@@ -132,7 +132,8 @@ var installed = []string{
 	"/etc/eiffel", "/usr/bin/reconfigure", "/usr/lib/systemd/system/reconfigure-worker@.service",
 	"/usr/lib/systemd/system/reconfigure-backup@.service", "/usr/lib/systemd/system/reconfigure-backup@.timer",
 	"/usr/share/bash-completion/completions/reconfigure", "/usr/share/doc/eiffel/copyright",
-	"/usr/share/doc/eiffel/docs/guides/worker.md", "/usr/share/doc/eiffel/third-party-licenses.txt.gz",
+	"/usr/share/doc/eiffel/docs/guides/worker.md", "/usr/share/doc/eiffel/monitoring/rules.yml",
+	"/usr/share/doc/eiffel/third-party-licenses.txt.gz",
 	"/usr/share/fish/vendor_completions.d/reconfigure.fish", "/usr/share/man/man1/reconfigure.1.gz",
 	"/usr/share/polkit-1/rules.d/50-reconfigure-worker.rules", "/usr/share/zsh/vendor-completions/_reconfigure",
 }

@@ -98,10 +98,10 @@ func (r release) files(ctx context.Context, native, binary string) ([]file, erro
 	return list, errors.Join(errs...)
 }
 
-// pages returns the documents, which the program's messages name by their paths.
+// pages returns the documents, which the program's messages name by their paths, and the rules for Prometheus.
 func (r release) pages(ctx context.Context) ([]string, error) {
 	out, err := r.run(ctx, "git", "ls-files", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/*.yml",
-		"docs/*.svg")
+		"docs/*.svg", "monitoring/*")
 	return strings.Fields(out), err
 }
 
