@@ -102,7 +102,7 @@ type adoption struct {
 	desired    map[string]reconfigure.Spec
 	state      *stateFile
 	candidates []string // the nodes without a failure so far, sorted
-	behind     bool     // an entry of a candidate was added, or describes the instance before its rebuild
+	behind     bool     // an entry of a candidate was added, or describes the instance before its rebuild or stop
 	changed    bool     // the state was changed after it was read
 	before     map[string][]entry
 	failures   reconfigure.Failures
@@ -133,7 +133,7 @@ func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Ser
 		}
 		a.candidates = append(a.candidates, node)
 		if !found.tainted {
-			a.behind = a.behind || found.imageID != a.desired[node].ImageID
+			a.behind = a.behind || found.imageID != a.desired[node].ImageID || found.power != a.desired[node].Power
 			continue
 		}
 		untainted := found.raw.without("status")
@@ -188,6 +188,7 @@ type object struct {
 	raw              fields
 	id, port         string // port: the first port of an instance
 	imageID          string
+	power            reconfigure.Power
 	tainted, deposed bool
 }
 
@@ -205,7 +206,7 @@ func (s *stateFile) has(kinds reconfigure.RootModule, node string) (object, bool
 	}
 	made := kinds.Read(attributes)
 	return object{
-		raw: raw, id: text(attributes["id"]), port: made.Port, imageID: made.ImageID,
+		raw: raw, id: text(attributes["id"]), port: made.Port, imageID: made.ImageID, power: made.Power,
 		tainted: raw.text("status") == statusTainted,
 		deposed: len(at) > 1 || raw.text("deposed") != "",
 	}, true, nil

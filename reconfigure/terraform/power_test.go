@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +52,40 @@ func TestStopIsInterruptedAndAdopted(t *testing.T) {
 		}
 	}
 	c.wantClean(d)
+}
+
+// A killed Terraform does not write what the cloud has done. The state must not stay behind it.
+func TestAKilledStopIsAdopted(t *testing.T) {
+	t.Parallel()
+	c := newLagging(t)
+	d := c.open()
+	all := c.deployed("n1")
+	c.deploy(d, all)
+	for _, power := range []reconfigure.Power{reconfigure.PowerOff, ""} {
+		action := reconfigure.Start
+		if power != "" {
+			action = reconfigure.Stop
+		}
+		all = with(all, "n1", power)
+		preview, err := d.Preview(t.Context(), planOf(action, all, "n1"))
+		c.must(err)
+		go func() {
+			c.until(string(all["n1"].Status()), func() bool { return c.servers()["n1"].Status == string(all["n1"].Status()) })
+			for _, pid := range c.terraforms() {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
+			}
+		}()
+		if _, err := d.Apply(t.Context(), preview, c.watch, nil); !errors.Is(err, errKilled) {
+			t.Fatalf("apply: %v", err)
+		}
+		c.adopt(d, all, "n1")
+		state, err := d.State(t.Context())
+		c.must(err)
+		if is := state.Instances["n1"]; is.Made.Power != power || is.Tainted {
+			t.Errorf("after %s the state has %+v", all["n1"].Status(), is)
+		}
+		c.wantClean(d)
+	}
 }
 
 // TestAnInstanceThatDiffersOtherwiseIsNotStopped changes a site's module, so that Terraform would change existing
