@@ -128,17 +128,17 @@ func whole(t *testing.T, from, dir string) {
 	t.Helper()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(files(t, dir))) {
-		if !strings.HasPrefix(name, "/state/") {
+		if !strings.HasPrefix(name, "state/") {
 			names = append(names, name)
 		}
 	}
-	want := []string{"/.gitignore", "/README.md", "/all.yml", "/ansible/files/site/motd",
-		"/ansible/group_vars/cluster.yml", "/ansible/host_vars/node01.yml", "/ansible/roles/scratch/tasks/main.yml",
-		"/clouds.yaml", "/terraform/openstack/.terraform.lock.hcl", "/terraform/openstack/clouds.yaml",
-		"/terraform/openstack/main.tf", "/terraform/openstack/nodes.auto.tfvars.json",
-		"/terraform/openstack/site.auto.tfvars.json", "/terraform/openstack/site_own.tf",
-		"/terraform/openstack/terraform.tfstate", "/terraform/openstack/variables.tf",
-		"/terraform/openstack/versions.tf", "/terraform/own.tf"}
+	want := []string{".gitignore", "README.md", "all.yml", "ansible/files/site/motd",
+		"ansible/group_vars/cluster.yml", "ansible/host_vars/node01.yml", "ansible/roles/scratch/tasks/main.yml",
+		"clouds.yaml", "terraform/openstack/.terraform.lock.hcl", "terraform/openstack/clouds.yaml",
+		"terraform/openstack/main.tf", "terraform/openstack/nodes.auto.tfvars.json",
+		"terraform/openstack/site.auto.tfvars.json", "terraform/openstack/site_own.tf",
+		"terraform/openstack/terraform.tfstate", "terraform/openstack/variables.tf",
+		"terraform/openstack/versions.tf", "terraform/own.tf"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,11 +20,14 @@ import (
 // ErrDatabase is the error of Copy for a journal in PostgreSQL, which has its own backups.
 var ErrDatabase = errors.New("the journal is in a database: back it up by pg_dump")
 
-// Copy writes a consistent copy of the journal to a file, which only its owner can read. Others may write meanwhile;
+// Copy writes a consistent copy of the journal to a new file, which only its owner can read. Others may write meanwhile;
 // what they commit after the start of Copy is not in it. The copy is complete or missing. Copy may be retried.
 func (j *Journal) Copy(ctx context.Context, path string) error {
 	if _, ok := j.store.(sqliteStore); !ok {
 		return j.explain("copy", ErrDatabase)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return j.explain("copy", fmt.Errorf("%s: %w", path, fs.ErrExist))
 	}
 	return j.explain("copy", copyTo(ctx, j.db, path))
 }
