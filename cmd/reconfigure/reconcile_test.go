@@ -8,7 +8,7 @@ import (
 )
 
 func TestTheVerdictIsOnWhatDiffers(t *testing.T) {
-	silent := snapshot.Snapshot{Missing: map[snapshot.Source]string{snapshot.Slurm: "?"}}
+	silent := snapshot.Snapshot{Missing: map[snapshot.System]string{snapshot.Slurm: "?"}}
 	leaked := []reconcile.Finding{{Node: "a", Kind: reconcile.Leaked}}
 	for name, test := range map[string]struct {
 		found reconcile.Comparison

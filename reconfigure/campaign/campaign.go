@@ -238,7 +238,7 @@ func failures(c reconfigure.Campaign) string {
 
 // unfit returns why a campaign cannot continue: wait passes by itself, stop needs an administrator.
 func unfit(c reconfigure.Campaign, f Facts) (wait, stop string) {
-	for _, source := range []snapshot.Source{snapshot.Terraform, snapshot.Slurm} {
+	for _, source := range []snapshot.System{snapshot.Terraform, snapshot.Slurm} {
 		if !f.Seen.Asked(source) {
 			return source.Words() + " does not answer", ""
 		}

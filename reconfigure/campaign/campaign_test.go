@@ -39,7 +39,7 @@ func facts() Facts {
 	seen := snapshot.Snapshot{
 		Time: noon, Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{},
 		States: map[string]reconfigure.NodeState{}, Sources: map[reconfigure.Source]reconfigure.Resolved{},
-		Missing: map[snapshot.Source]string{},
+		Missing: map[snapshot.System]string{},
 	}
 	for _, g := range c.Groups {
 		seen.Sources[g.Source] = reconfigure.Resolved{ImageID: g.Image, FlavorID: "small", NetworkID: "net"}

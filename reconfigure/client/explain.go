@@ -62,8 +62,8 @@ func Explain(
 
 // unasked returns a snapshot in which no source was asked.
 func unasked(why string) snapshot.Snapshot {
-	missing := map[snapshot.Source]string{}
-	for _, source := range []snapshot.Source{snapshot.Cloud, snapshot.Terraform, snapshot.Slurm} {
+	missing := map[snapshot.System]string{}
+	for _, source := range []snapshot.System{snapshot.Cloud, snapshot.Terraform, snapshot.Slurm} {
 		missing[source] = why
 	}
 	return snapshot.Snapshot{Missing: missing}

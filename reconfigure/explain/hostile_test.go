@@ -47,7 +47,7 @@ func hostileFacts(evil string) explain.Facts {
 				"n1": {{ID: evil, Host: evil, Status: reconfigure.ServerStatus(evil), Fault: reconfigure.Fault{Words: evil}}},
 			},
 			Instances: map[string]reconfigure.Instance{"n1": {Node: "n1", ID: evil}},
-			Missing:   map[snapshot.Source]string{},
+			Missing:   map[snapshot.System]string{},
 		},
 		Journal: explain.Journal{
 			Requests: []reconfigure.Request{ended, open}, Pending: []reconfigure.Request{open},

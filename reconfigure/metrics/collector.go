@@ -140,7 +140,7 @@ func (c *Collector) outside() (all []prometheus.Metric) {
 	if look.Time.IsZero() {
 		return all
 	}
-	for _, source := range []snapshot.Source{snapshot.Cloud, snapshot.Terraform, snapshot.Slurm} {
+	for _, source := range []snapshot.System{snapshot.Cloud, snapshot.Terraform, snapshot.Slurm} {
 		missing := slices.ContainsFunc(look.Unreachable, func(u snapshot.Unreachable) bool { return u.Source == source })
 		all = append(all, value(sourceUp, truth(!missing), string(source)))
 	}

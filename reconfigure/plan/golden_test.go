@@ -157,7 +157,7 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 			delete(seen.Desired, node)
 		}
 	}
-	seen.Missing, seen.States = map[snapshot.Source]string{}, map[string]reconfigure.NodeState{}
+	seen.Missing, seen.States = map[snapshot.System]string{}, map[string]reconfigure.NodeState{}
 	for hostlist, image := range s.Made {
 		for node := range parse(t, hostlist).All() {
 			instance := seen.Instances[node]

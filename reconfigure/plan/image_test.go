@@ -150,5 +150,5 @@ func nothing(seen *snapshot.Snapshot) {
 }
 
 func silent(seen *snapshot.Snapshot) {
-	seen.Missing = map[snapshot.Source]string{snapshot.Slurm: "no route"}
+	seen.Missing = map[snapshot.System]string{snapshot.Slurm: "no route"}
 }

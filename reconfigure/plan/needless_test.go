@@ -38,7 +38,7 @@ func TestANodeThatSlurmHasSuspendedSinceIsNotBooted(t *testing.T) {
 			},
 		}
 		if tc.missing {
-			seen.States, seen.Missing = nil, map[snapshot.Source]string{snapshot.Slurm: "no answer"}
+			seen.States, seen.Missing = nil, map[snapshot.System]string{snapshot.Slurm: "no answer"}
 		}
 		r := reconfigure.Request{ID: 1, Mode: reconfigure.Resume, Nodes: nodeset.Of("p1"), Suspended: tc.since}
 		p := plan.Compute(cluster, seen, []reconfigure.Request{r})

@@ -39,7 +39,7 @@ func idle(node string, power reconfigure.NodeFlags) reconfigure.NodeState {
 // seenWith returns a snapshot in which all instances are as in the map of nodes.
 func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) snapshot.Snapshot {
 	seen := snapshot.Snapshot{
-		Desired: desired, Missing: map[snapshot.Source]string{}, States: map[string]reconfigure.NodeState{},
+		Desired: desired, Missing: map[snapshot.System]string{}, States: map[string]reconfigure.NodeState{},
 		Instances: map[string]reconfigure.Instance{},
 		Sources:   map[reconfigure.Source]reconfigure.Resolved{},
 	}

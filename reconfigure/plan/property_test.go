@@ -101,7 +101,7 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{},
 		States:  map[string]reconfigure.NodeState{},
 		Time:    time.Time{}.Add(10 * time.Minute), // requests are as old as that
-		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Missing: map[snapshot.Source]string{},
+		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Missing: map[snapshot.System]string{},
 	}
 	answers := rapid.Bool().Draw(t, "slurm answers")
 	if !answers {

@@ -16,11 +16,11 @@ func TestAConfigurationThatEndsJobsIsRefused(t *testing.T) {
 	cpus := reconfigure.Danger{Nodes: nodeset.Of("b1", "b2"), What: "CPUs=8 instead of CPUs=4"}
 	idle, busy := reconfigure.SlurmNode("b1", "IDLE"), reconfigure.SlurmNode("b1", "ALLOCATED")
 	busy.Busy = true
-	silent := map[snapshot.Source]string{snapshot.Slurm: "no answer"}
+	silent := map[snapshot.System]string{snapshot.Slurm: "no answer"}
 	for name, test := range map[string]struct {
 		conf    *reconfigure.SlurmConf
 		b1      reconfigure.NodeState
-		missing map[snapshot.Source]string
+		missing map[snapshot.System]string
 		deploy  string // a part of the reason for the rejection; empty: it is not rejected
 		enlarge string
 	}{

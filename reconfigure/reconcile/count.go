@@ -11,7 +11,7 @@ import (
 // Count is how many nodes of a group have a state in one source.
 type Count struct {
 	Group  string          `json:"group,omitempty"` // empty: undeclared nodes
-	Source snapshot.Source `json:"source"`
+	Source snapshot.System `json:"source"`
 	State  string          `json:"state"`
 	Nodes  int             `json:"nodes"`
 }
@@ -31,7 +31,7 @@ func Counts(cluster reconfigure.Cluster, seen snapshot.Snapshot) []Count {
 	for _, g := range cluster.Groups {
 		groups = append(groups, g.Name)
 	}
-	zero := func(source snapshot.Source, states ...string) {
+	zero := func(source snapshot.System, states ...string) {
 		for _, g := range groups {
 			for _, state := range states {
 				if source != snapshot.Slurm || g != reconfigure.ControlGroup {

@@ -27,7 +27,7 @@ func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	c, o := example(), healthy()
 	c.Groups[0].Min = rapid.IntRange(0, 4).Draw(t, "min")
 	c.Groups[0].MaxAge = rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "max_age")
-	for _, source := range []snapshot.Source{snapshot.Terraform, snapshot.Cloud, snapshot.Slurm} {
+	for _, source := range []snapshot.System{snapshot.Terraform, snapshot.Cloud, snapshot.Slurm} {
 		if !chance(t, 8) {
 			o.Missing[source] = "no route to host"
 		}

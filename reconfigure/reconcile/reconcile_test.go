@@ -40,7 +40,7 @@ func (o observation) compare(c reconfigure.Cluster) []Finding {
 func commands() reconfigure.CloudCommands { return openstack.Provider().Commands }
 
 // unreachable makes a source unreachable.
-func (o *observation) unreachable(source snapshot.Source) {
+func (o *observation) unreachable(source snapshot.System) {
 	o.Missing[source] = "no route to host"
 	switch source {
 	case snapshot.Cloud:
@@ -60,7 +60,7 @@ func healthy() observation {
 		Sources: map[reconfigure.Source]reconfigure.Resolved{
 			{Image: "v1", Flavor: "f", Network: "n"}: {ImageID: "image-v1", FlavorID: "f", NetworkID: "n"},
 		},
-		Missing: map[snapshot.Source]string{},
+		Missing: map[snapshot.System]string{},
 	}}
 	o.has("ctl", "control")
 	o.has("n1", "standard")

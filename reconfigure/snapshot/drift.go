@@ -250,7 +250,7 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 // Slurm. The source is empty if they agree, or if the cloud has no address. Slurm's address counts only while Slurm
 // uses the node, since it drops the address of a cloud node that it powers down. A host name in Slurm does not count
 // as a difference.
-func (s Snapshot) Address(node string) (address string, other Source) {
+func (s Snapshot) Address(node string) (address string, other System) {
 	own, _ := s.Own(node)
 	instance, state := s.Instances[node], s.States[node]
 	if own.Address == "" {

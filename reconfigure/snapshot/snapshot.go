@@ -15,19 +15,19 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Source is a system that is asked about the nodes.
-type Source string
+// System is a system that is asked about the nodes.
+type System string
 
 // The sources.
 const (
-	Cloud     Source = "cloud"
-	Terraform Source = "terraform"
-	Slurm     Source = "slurm"
+	Cloud     System = "cloud"
+	Terraform System = "terraform"
+	Slurm     System = "slurm"
 )
 
 // Words returns the name of the source for the beginning of a sentence.
-func (s Source) Words() string {
-	return map[Source]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
+func (s System) Words() string {
+	return map[System]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
 }
 
 // Snapshot has the answers of the sources. A missing answer of a source does not permit conclusions.
@@ -46,33 +46,33 @@ type Snapshot struct {
 	UnderWay   nodeset.NodeSet                             // nodes with operations in progress
 	// Reached has the last phases of earlier operations for requests, by node, if asked for.
 	Reached map[reconfigure.RequestID]map[string]reconfigure.Phase
-	Missing map[Source]string // why a source is unreachable
+	Missing map[System]string // why a source is unreachable
 	// Conf is the declared configuration of Slurm, compared with the running one, if asked for.
 	Conf *reconfigure.SlurmConf
 }
 
 // Answers reports whether a source is reachable. A source that was not asked counts as reachable.
-func (s Snapshot) Answers(source Source) bool {
+func (s Snapshot) Answers(source System) bool {
 	_, missing := s.Missing[source]
 	return !missing
 }
 
 // Asked reports whether a source was asked, and has answered.
-func (s Snapshot) Asked(source Source) bool {
-	asked := map[Source]bool{Cloud: s.Servers != nil, Terraform: s.Instances != nil, Slurm: s.States != nil}[source]
+func (s Snapshot) Asked(source System) bool {
+	asked := map[System]bool{Cloud: s.Servers != nil, Terraform: s.Instances != nil, Slurm: s.States != nil}[source]
 	return asked && s.Answers(source)
 }
 
 // Unreachable is a source that does not answer.
 type Unreachable struct {
-	Source Source `json:"source"`
+	Source System `json:"source"`
 	Reason string `json:"reason"`
 }
 
 // Unreachable lists the sources that do not answer, in a fixed order.
 func (s Snapshot) Unreachable() []Unreachable {
 	all := []Unreachable{}
-	for _, source := range []Source{Cloud, Terraform, Slurm} {
+	for _, source := range []System{Cloud, Terraform, Slurm} {
 		if reason, missing := s.Missing[source]; missing {
 			all = append(all, Unreachable{source, reason})
 		}
@@ -138,7 +138,7 @@ type Observer struct {
 // Observe asks all sources at the same time. A source that does not answer is in Missing. The error is the journal's,
 // or that of an ended ctx.
 func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
-	s := Snapshot{Time: time.Now(), Missing: map[Source]string{}}
+	s := Snapshot{Time: time.Now(), Missing: map[System]string{}}
 	if o.Health != nil {
 		var err error
 		if s.Health, err = o.Health(ctx); err != nil {

@@ -124,7 +124,7 @@ func TestDriftOfANode(t *testing.T) {
 				s.States["node01"] = reconfigure.NodeState{Flags: reconfigure.NodeIdle, Address: tc.address}
 			}
 			if tc.unreachable {
-				s = Snapshot{Missing: map[Source]string{Cloud: "?", Terraform: "?", Slurm: "?"}}
+				s = Snapshot{Missing: map[System]string{Cloud: "?", Terraform: "?", Slurm: "?"}}
 			}
 			if diff := cmp.Diff(tc.want, s.Drift(cluster, "node01")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -59,7 +59,7 @@ func TestStatusShowsLimits(t *testing.T) {
 	if !strings.Contains(said.String(), "\nLimit: 2 of 4 nodes of a, b.\n") {
 		t.Errorf("%s", said.String())
 	}
-	seen.Missing = map[snapshot.Source]string{snapshot.Terraform: "its state is locked"}
+	seen.Missing = map[snapshot.System]string{snapshot.Terraform: "its state is locked"}
 	if r := New(c, seen, Journal{}, reconcile.Look{}); len(r.Limits) > 0 {
 		t.Errorf("%+v", r.Limits)
 	}

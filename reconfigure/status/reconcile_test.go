@@ -64,7 +64,7 @@ func TestReconcileTable(t *testing.T) {
 			{Node: "node09", Kind: reconcile.Tainted, Detail: "its instance is tainted in Terraform's state"},
 		},
 		Busy: reconcile.Busy{Nodes: nodeset.Of("node10", "node11")},
-		Seen: snapshot.Snapshot{Missing: map[snapshot.Source]string{snapshot.Cloud: "no route to host"}},
+		Seen: snapshot.Snapshot{Missing: map[snapshot.System]string{snapshot.Cloud: "no route to host"}},
 	})
 	var b strings.Builder
 	if err := report.Write(&b); err != nil {

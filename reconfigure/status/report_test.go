@@ -237,7 +237,7 @@ func TestStatusForPeople(t *testing.T) {
 		Request: 6, Kind: reconfigure.CannotPlan, Reason: "find cloud\n\"openstack\": no route to host",
 	})
 	write("it cannot be planned either", Filter{Nodes: nodeset.Of("node01")}, false)
-	seen = snapshot.Snapshot{Missing: map[snapshot.Source]string{
+	seen = snapshot.Snapshot{Missing: map[snapshot.System]string{
 		snapshot.Cloud: "no route to host", snapshot.Terraform: "not installed", snapshot.Slurm: "not\nasked",
 	}}
 	known = Journal{}
@@ -406,7 +406,7 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 		},
 	}
 	known.Pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
-	seen.Missing = map[snapshot.Source]string{snapshot.Cloud: "no route to host"}
+	seen.Missing = map[snapshot.System]string{snapshot.Cloud: "no route to host"}
 	known.Keys = []reconfigure.KeyUse{{Key: "slurm", Refused: []reconfigure.RefusedCall{{Time: utcNoon}}}}
 	text, err := json.Marshal(report(seen, known))
 	if err != nil {
