@@ -391,6 +391,39 @@ func TestNodeIsHandedBackAfterALostAnswerOfSlurm(t *testing.T) {
 	})
 }
 
+// failsAndThen lets the boot of p3 fail, and calls do when its instance has been removed.
+func (l *lab) failsAndThen(do func()) {
+	l.PowersUp("p3")
+	l.Order(simulate.NoSSH, "p3")
+	l.wants(reconfigure.Create, "p3")
+	l.Then(simulate.AfterApply, func() {})
+	l.Then(simulate.AfterApply, do)
+	l.carry()
+}
+
+func TestAJobIsRequeuedBeforeItsNodeIsPoweredDown(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.SlurmRefuses, "p3")
+		l.failsAndThen(func() { l.Clear(simulate.SlurmRefuses) })
+		l.want("nodes powered down while a job waited", 0, l.Thwarted())
+		l.wantOrder("apply delete p3", "down p3", "power_down p3")
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+	})
+}
+
+func TestANodeThatSlurmHasResumedAgainIsNotPoweredDown(t *testing.T) {
+	test(t, func(l *lab) {
+		l.failsAndThen(func() {
+			l.PowersDown("p3")
+			l.PoweredDown("p3")
+			l.PowersUp("p3")
+		})
+		l.want("nodes powered down while a job waited", 0, l.Thwarted())
+		l.wantNever("power_down")
+		l.want("node", "ALLOCATED+CLOUD+POWERING_UP", l.Node("p3").State)
+	})
+}
+
 func TestVerifyWaitsUntilSlurmdRegisters(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")

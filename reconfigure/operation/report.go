@@ -41,7 +41,7 @@ func (o *operation) fail(err error) told {
 	if problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
-	if told == toldDown {
+	if told == toldDown || told == toldUnsure {
 		o.tellOwners(ctx, err)
 	}
 	if o.rejection == nil {
@@ -55,8 +55,9 @@ type told string
 
 const (
 	toldNothing told = ""
-	toldDown    told = "down" // or it may have been told so
-	toldToKeep  told = "keep" // nothing new, since an administrator has drained the node, to inspect it
+	toldDown    told = "down"
+	toldUnsure  told = "unsure" // it may have been told so: the answer was an error
+	toldToKeep  told = "keep"   // nothing new, since an administrator has drained the node, to inspect it
 )
 
 func (o *operation) awaitedNow(ctx context.Context) bool {
@@ -95,7 +96,29 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) (told, error) 
 	if !o.awaited(state) {
 		return toldNothing, err
 	}
-	return toldDown, errors.Join(err, o.update(ctx, updateDown, reason)) // after an error, it may be DOWN
+	if err = errors.Join(err, o.update(ctx, updateDown, reason)); err != nil {
+		return toldUnsure, err
+	}
+	return toldDown, nil
+}
+
+// handBack gives a failed node back to power saving. While Slurm still powers it up, a job waits for it, and a power
+// down would not requeue that job. So the node is set DOWN first if the command for that may have failed. Otherwise
+// Slurm has resumed the node again, and the request for that resume follows.
+func (o *operation) handBack(ctx context.Context, told told, cause error) error {
+	state, err := o.state(ctx)
+	if err != nil {
+		return err
+	}
+	if state.PoweringUp() && !state.Down() {
+		if told == toldDown {
+			return nil
+		}
+		if err := o.update(ctx, updateDown, public(cause)); err != nil {
+			return err // Slurm requeues the job at ResumeTimeout
+		}
+	}
+	return o.powerDown(ctx)
 }
 
 // keeps reports whether the node has a drain that must not be changed, since it is not ours. The drain of a cloud node
@@ -160,8 +183,8 @@ func (o *operation) finish(err error, told told) {
 			o.operator.gone(o.change.Node)
 		}
 	}()
-	if told == toldDown && !o.persistent() {
-		if err := o.powerDown(ctx); err != nil {
+	if (told == toldDown || told == toldUnsure) && !o.persistent() {
+		if err := o.handBack(ctx, told, err); err != nil {
 			o.note("Slurm could not be given it back: " + err.Error())
 		}
 	}
