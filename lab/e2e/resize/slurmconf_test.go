@@ -114,7 +114,7 @@ func TestTheDeclaredHardwareIsCheckedAgainstTheNodes(t *testing.T) {
 	lab.Do(t, "deploy")
 	out := check()
 	for _, words := range []string{finding, "group standard: slurmd -C on node01 prints ", "declared is ",
-		"RealMemory=100", "in group_vars/all.yml, node_groups, standard: slurm: {"} {
+		"RealMemory=100", "in all.yml, node_groups, standard: slurm: {"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("there is no %q in\n%s", words, out)
 		}

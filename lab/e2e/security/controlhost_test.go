@@ -195,7 +195,7 @@ func TestDeployFindsAWrongControlHost(t *testing.T) {
 		})
 		out, code := lab.Call(t, "deploy")
 		if code != 1 || !strings.Contains(out, "Slurm cannot resume nodes: control host "+declared.Address+" "+says) ||
-			!strings.Contains(out, "correct control_host in group_vars/all.yml") {
+			!strings.Contains(out, "correct control_host in all.yml") {
 			t.Errorf("exit code %d:\n%s", code, out)
 		}
 	}
