@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,19 +23,10 @@ func hostsCommand() *cli.Command {
 			fullFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			since, err := usage.Since(time.Now(), cmp.Or(c.String("since"), standard))
-			if err != nil {
-				return usagef(c, "%v", err)
-			}
-			return readJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
-				if err := client.KnowsGroup(s, c.String("group")); err != nil {
-					return usagef(c, "%v", err)
-				}
-				hosts, err := client.Hosts(c.Context, log, since, c.String("group"))
-				if err != nil {
-					return err
-				}
-				return showTable(c, hosts, usage.HostTable(hosts))
+			since := cmp.Or(c.String("since"), standard)
+			return showUsage(c, nil, since, func(_ site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
+				hosts, err := client.Hosts(c.Context, l, f.Since, c.String("group"))
+				return shown{hosts, usage.HostTable(hosts)}, err
 			})
 		},
 	})

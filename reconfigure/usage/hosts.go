@@ -91,13 +91,9 @@ func span(spans []time.Duration, from, to time.Time) []time.Duration {
 	return append(spans, to.Sub(from))
 }
 
-// median returns the median in seconds; 0 of none.
+// median returns the median in seconds, with one decimal; 0 of none.
 func median(spans []time.Duration) float64 {
-	if len(spans) == 0 {
-		return 0
-	}
-	slices.Sort(spans)
-	return math.Round(spans[(len(spans)-1)/2].Seconds()*10) / 10
+	return math.Round(TypicalOf(spans).Median.Seconds()*10) / 10
 }
 
 // atLeast returns the probability that a random choice of n out of all has at least k of the failed ones: Fisher's
