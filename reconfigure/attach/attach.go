@@ -13,8 +13,8 @@ package attach
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-version"
@@ -144,12 +144,9 @@ func (f Facts) with(name, text string) func(string) (string, error) {
 }
 
 func merged(files map[string]string, name, text string) map[string]string {
-	all := map[string]string{name: text}
-	for other, text := range files {
-		if other != name {
-			all[other] = text
-		}
-	}
+	all := map[string]string{}
+	maps.Copy(all, files)
+	all[name] = text
 	return all
 }
 
@@ -182,13 +179,9 @@ func (w *writer) find(severity check.Severity, what, why, change string) {
 }
 
 func (w *writer) report() check.Report {
-	slices.SortStableFunc(w.found, func(a, b check.Finding) int {
-		return severities[a.Severity] - severities[b.Severity]
-	})
+	check.Sort(w.found)
 	return check.Report{Cluster: w.Cluster.Name, Findings: w.found}
 }
-
-var severities = map[check.Severity]int{check.Error: 0, check.Warning: 1, check.Note: 2}
 
 // file returns the text of eiffel.conf.
 func (w *writer) file() string {

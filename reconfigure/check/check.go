@@ -95,15 +95,20 @@ func Run(facts Facts) Report {
 	for _, check := range checks() {
 		report.Findings = append(report.Findings, check(facts)...)
 	}
-	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
-		return cmp.Compare(order[a.Severity], order[b.Severity])
-	})
+	Sort(report.Findings)
 	for _, u := range facts.Unreachable {
 		if u.Reason != facts.Login { // which is a finding already
 			report.Unreachable = append(report.Unreachable, u)
 		}
 	}
 	return report
+}
+
+// Sort puts the findings into the order of a Report: the severe ones first, else as they are.
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Compare(order[a.Severity], order[b.Severity])
+	})
 }
 
 // Worst returns the severity of the worst finding; empty if there is none. A source that did not answer counts as a
