@@ -40,7 +40,7 @@ type BackedUp struct {
 	Removed  []string  `json:"removed,omitempty"`  // older backups
 }
 
-const journalMember = site.BackupState + "/journal.db"
+const journalMember = site.BackupState + "/" + journal.FileName
 
 // Backup writes a backup of a site. Others may work meanwhile. The file is complete, or it is not there.
 func Backup(ctx context.Context, s site.Site, o BackupOptions) (BackedUp, error) {
@@ -80,7 +80,7 @@ func Backup(ctx context.Context, s site.Site, o BackupOptions) (BackedUp, error)
 		return done, err
 	}
 	done.States = slices.ContainsFunc(members, func(m backup.Member) bool { return strings.HasSuffix(m.Path, ".tfstate") })
-	if err := removeOld(folder, scratchPrefix, 24*time.Hour); err != nil {
+	if err := site.RemoveAbandoned(folder, scratchPrefix, 24*time.Hour); err != nil {
 		return done, err
 	}
 	scratch, err := os.MkdirTemp(folder, scratchPrefix)
@@ -97,7 +97,7 @@ func Backup(ctx context.Context, s site.Site, o BackupOptions) (BackedUp, error)
 			return err
 		}
 		m.ClusterID = identity.ID
-		copied := filepath.Join(scratch, "journal.db")
+		copied := filepath.Join(scratch, journal.FileName)
 		err = log.Copy(ctx, copied)
 		if errors.Is(err, journal.ErrDatabase) {
 			done.Database = log.Name()
@@ -128,24 +128,6 @@ const (
 	scratchPrefix = ".backup-"
 	stagedPrefix  = ".restore-"
 )
-
-// removeOld removes folders with a prefix that are at least this old.
-func removeOld(dir, prefix string, age time.Duration) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) || time.Since(info.ModTime()) < age {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 const backupTime = "20060102T150405Z"
 
@@ -220,7 +202,7 @@ func Restore(ctx context.Context, dir, file, identity string) (done RestoredSite
 		return done, err
 	}
 	defer os.Remove(dir) //nolint:errcheck // only if it is empty, since nothing was restored
-	if err := removeOld(dir, stagedPrefix, 0); err != nil {
+	if err := site.RemoveAbandoned(dir, stagedPrefix, 0); err != nil {
 		return done, err
 	}
 	staged, err := os.MkdirTemp(dir, stagedPrefix)
@@ -292,7 +274,7 @@ func placesOf(m backup.Manifest, dir, staged string) ([]place, error) {
 		all = append(all, p)
 	}
 	last := func(p place) int {
-		if filepath.Base(p.from) == "journal.db" {
+		if filepath.Base(p.from) == journal.FileName {
 			return 1
 		}
 		return 0
@@ -323,7 +305,7 @@ func mayRestore(m backup.Manifest, dir string, places []place) error {
 	}
 	mine := map[string]bool{}
 	for _, p := range places {
-		mine[p.to] = filepath.Base(p.to) != "journal.db"
+		mine[p.to] = filepath.Base(p.to) != journal.FileName
 	}
 	found, err := site.HasState(dir, state, mine)
 	if err != nil {

@@ -112,7 +112,7 @@ func localFacts(s site.Site) check.Facts {
 		s.DeclarationFile():                  check.Declaration,
 		s.Cluster.PrivateKeyFile:             check.PrivateKey,
 		s.StateFile():                        check.StateDirectory,
-		s.StateFile("journal.db"):            check.JournalFile,
+		s.StateFile(journal.FileName):        check.JournalFile,
 		s.StateFile("ansible", "given.json"): check.GivenFile,
 		s.Provider.Credentials(s.Dir):        check.Credentials,
 		filepath.Dir(keys):                   check.KeyFile,

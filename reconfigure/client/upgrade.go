@@ -3,11 +3,11 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	tf "github.com/eiffel-hpc/eiffel/reconfigure/terraform"
@@ -26,7 +26,7 @@ func Upgrade(ctx context.Context, s site.Site, log *slog.Logger) (u status.Upgra
 		Declaration: config.Name(s.Dir), Checkout: s.Checkout(),
 	}
 	if schema.Version > 0 && schema.Version != schema.Newest && s.Cluster.Settings.Journal == "" {
-		u.Copy = s.StateFile(fmt.Sprintf("journal.db.SCHEMA-%d", schema.Version))
+		u.Copy = journal.CopyName(s.StateFile(journal.FileName), schema.Version)
 	}
 	if u.Files, u.Unpacks, err = s.ProgramChanges(); err != nil {
 		return u, nil, err

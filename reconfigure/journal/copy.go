@@ -24,7 +24,7 @@ type Schema struct {
 // creates nor migrates the journal. A version that is newer than the newest one is an error, as in Open. It may be
 // retried.
 func SchemaOf(ctx context.Context, dir string) (s Schema, held bool, err error) {
-	j := &Journal{store: sqliteStore{dir: dir}, name: filepath.Join(dir, "journal.db")}
+	j := &Journal{store: sqliteStore{dir: dir}, name: filepath.Join(dir, FileName)}
 	if _, err := os.Stat(j.name); errors.Is(err, fs.ErrNotExist) {
 		s.Newest, err = newest(goose.DialectSQLite3, "sqlite")
 		return s, false, err
@@ -77,17 +77,17 @@ func newest(dialect goose.Dialect, folder string) (int64, error) {
 // Copy writes a consistent copy of the SQLite journal in a folder to another folder. Others may use the journal
 // meanwhile. The copy is complete or missing; one of an earlier call is replaced. It may be retried.
 func Copy(ctx context.Context, dir, to string) error {
-	j := &Journal{store: sqliteStore{dir: dir}, name: filepath.Join(dir, "journal.db")}
+	j := &Journal{store: sqliteStore{dir: dir}, name: filepath.Join(dir, FileName)}
 	db, err := sql.Open("sqlite", dsn(j.name))
 	if err != nil {
 		return j.explain("copy", err)
 	}
 	defer db.Close()
-	return j.explain("copy", copyTo(ctx, db, filepath.Join(to, "journal.db")))
+	return j.explain("copy", copyTo(ctx, db, filepath.Join(to, FileName)))
 }
 
-// copyName returns the path of the copy of a journal that is made before the schema with this version changes.
-func copyName(path string, version int64) string { return fmt.Sprintf("%s.SCHEMA-%d", path, version) }
+// CopyName returns the path of the copy of a journal that is made before the schema with this version changes.
+func CopyName(path string, version int64) string { return fmt.Sprintf("%s.SCHEMA-%d", path, version) }
 
 // copyStep is called before each change of the file system, for tests.
 var copyStep = func() {}

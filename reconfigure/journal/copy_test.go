@@ -25,7 +25,7 @@ func TestAJournalIsCopiedBeforeItsSchemaChanges(t *testing.T) {
 	path := filepath.Join(dir, "journal.db")
 	earlier(t, path, 2)
 	manyOpen(t, dir) // all at once: one of them copies it
-	kept := copyName(path, 2)
+	kept := CopyName(path, 2)
 	if version, requests := versionOf(t, kept); version != 2 || requests != 2 {
 		t.Errorf("the copy has version %d and %d requests", version, requests)
 	}
@@ -50,7 +50,7 @@ func TestAJournalThatCannotBeCopiedStaysAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journal.db")
 	earlier(t, path, 2)
-	noError(t, os.MkdirAll(filepath.Join(copyName(path, 2)+".unfinished", "folder"), 0o700))
+	noError(t, os.MkdirAll(filepath.Join(CopyName(path, 2)+".unfinished", "folder"), 0o700))
 	_, err := Open(t.Context(), dir)
 	wants(t, err, "copy it before its schema changes", "SCHEMA-2.unfinished")
 	if version, requests := versionOf(t, path); version != 2 || requests != 2 {
@@ -66,7 +66,7 @@ func TestACopyIsCompleteOrMissing(t *testing.T) {
 	db := must(sql.Open("sqlite", dsn(path)))(t)
 	defer func() { noError(t, db.Close()) }()
 	defer func() { copyStep = func() {} }()
-	kept := copyName(path, 2)
+	kept := CopyName(path, 2)
 	for last := 1; ; last++ {
 		steps, ended := 0, false
 		copyStep = func() {

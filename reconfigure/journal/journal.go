@@ -90,7 +90,7 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 	if err := local(dir, unix.Statfs); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	j := &Journal{store: sqliteStore{dir: dir, queue: 20 * time.Second}, name: filepath.Join(dir, "journal.db")}
+	j := &Journal{store: sqliteStore{dir: dir, queue: 20 * time.Second}, name: filepath.Join(dir, FileName)}
 	if j.db, err = openSQLite(ctx, j.name); err != nil {
 		return nil, j.explain("open", err)
 	}

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -20,8 +18,9 @@ import (
 // ErrDatabase is the error of Copy for a journal in PostgreSQL, which has its own backups.
 var ErrDatabase = errors.New("the journal is in a database: back it up by pg_dump")
 
-// Copy writes a consistent copy of the journal to a new file, which only its owner can read. Others may write meanwhile;
-// what they commit after the start of Copy is not in it. The copy is complete or missing. Copy may be retried.
+// Copy writes a consistent copy of the journal to a new file, which only its owner can read. Others may write
+// meanwhile; what they commit after the start of Copy is not in it. The copy is complete or missing. Copy may be
+// retried.
 func (j *Journal) Copy(ctx context.Context, path string) error {
 	if _, ok := j.store.(sqliteStore); !ok {
 		return j.explain("copy", ErrDatabase)
@@ -38,16 +37,7 @@ func NewestSchema() (int64, error) { return newest(goose.DialectSQLite3, "sqlite
 // Held reports whether a process holds the lease of the journal in a folder, also if the journal itself is gone. It
 // changes nothing.
 func Held(dir string) (bool, error) {
-	path := filepath.Join(dir, leaseFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	file := flock.New(path, flock.SetFlag(os.O_RDONLY))
-	free, err := file.TryRLock()
-	if err != nil || !free {
-		return err == nil, err
-	}
-	return false, file.Unlock()
+	return sqliteStore{dir: dir}.locked(context.Background(), nil)
 }
 
 // Exclude keeps workers from the journal in SQLite in a folder until release. Neither the journal nor the folder need

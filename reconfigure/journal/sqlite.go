@@ -19,6 +19,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// FileName is the name of a journal in SQLite, in its folder.
+const FileName = "journal.db"
+
 // sqliteStore is a SQLite database in a folder, and the lock files beside it.
 type sqliteStore struct {
 	dir   string
@@ -117,7 +120,7 @@ func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 		return err // another process has migrated it
 	}
 	if was.Version > 0 {
-		if err := copyTo(ctx, db, copyName(path, was.Version)); err != nil {
+		if err := copyTo(ctx, db, CopyName(path, was.Version)); err != nil {
 			return fmt.Errorf("copy it before its schema changes: %w", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/assets"
 	"github.com/eiffel-hpc/eiffel/reconfigure/backup"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
@@ -164,14 +165,15 @@ func (s Site) inRootModule(rel string) bool {
 // HasState returns a file of a cluster in a cluster directory into which a backup is to be restored: its journal, a
 // state of Terraform or a map of nodes; empty if there is none but those in except.
 func HasState(dir, stateDir string, except map[string]bool) (string, error) {
-	const nodeMap = "nodes.auto.tfvars.json"
 	var patterns []string
-	for _, name := range []string{"journal.db", "journal.db-wal", "journal.db-shm", nodeMap} {
+	for _, name := range []string{
+		journal.FileName, journal.FileName + "-wal", journal.FileName + "-shm", terraform.NodeMapFile,
+	} {
 		patterns = append(patterns, filepath.Join(stateDir, name))
 	}
 	for _, kind := range Kinds() {
 		module := filepath.Join(dir, "terraform", kind)
-		patterns = append(patterns, filepath.Join(module, "terraform.tfstate"), filepath.Join(module, nodeMap),
+		patterns = append(patterns, filepath.Join(module, "terraform.tfstate"), filepath.Join(module, terraform.NodeMapFile),
 			filepath.Join(module, "terraform.tfstate.d", "*", "terraform.tfstate"))
 	}
 	for _, pattern := range patterns {

@@ -101,7 +101,7 @@ func (s Site) Journal(ctx context.Context) (*journal.Journal, error) {
 // IfJournal calls do with the journal, for readers; it is nil if there is none yet. Opening a journal would create
 // its file, which a reader must not do. A declared database must exist, so that its errors show now.
 func (s Site) IfJournal(ctx context.Context, do func(log *journal.Journal) error) error {
-	if s.Cluster.Settings.Journal == "" && !exists(s.StateFile("journal.db")) {
+	if s.Cluster.Settings.Journal == "" && !exists(s.StateFile(journal.FileName)) {
 		return do(nil)
 	}
 	log, err := s.Journal(ctx)

@@ -53,19 +53,30 @@ func (s Site) withMigrated(ctx context.Context, schema journal.Schema, do func(*
 
 // temporary makes a folder for a plan of an upgrade, and removes those of killed calls.
 func temporary(in string) (string, error) {
-	const prefix, abandoned = ".upgrade-", 24 * time.Hour
-	left, err := filepath.Glob(filepath.Join(in, prefix+"*"))
-	if err != nil {
+	const prefix = ".upgrade-"
+	if err := RemoveAbandoned(in, prefix, 24*time.Hour); err != nil {
 		return "", err
 	}
-	for _, dir := range left {
-		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
-			if err := os.RemoveAll(dir); err != nil {
-				return "", err
-			}
+	return os.MkdirTemp(in, prefix)
+}
+
+// RemoveAbandoned removes the folders in a folder that have a prefix and are at least this old: killed calls have left
+// them.
+func RemoveAbandoned(dir, prefix string, age time.Duration) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) || time.Since(info.ModTime()) < age {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
 	}
-	return os.MkdirTemp(in, prefix)
+	return nil
 }
 
 // ProgramChanges returns the program's files in the cluster directory that differ from those in the binary, by their
@@ -156,7 +167,7 @@ func (a *Adapters) previewUpgrade(ctx context.Context, dir string) (all []reconf
 	cfg := a.terraformConfig(reconfigure.DefaultShard)
 	cfg.Dir, cfg.PlanDir = dir, filepath.Join(dir, ".plans")
 	if cfg.Keeper != nil && a.Site.Cluster.Settings.Journal == "" {
-		cfg.Keeper = renamed{cfg.Keeper, filepath.Join(a.Site.StateFile(), "journal.db")}
+		cfg.Keeper = renamed{cfg.Keeper, filepath.Join(a.Site.StateFile(), journal.FileName)}
 	}
 	nodes, _, err := terraform.NodeMap{Dir: dir, Keeper: cfg.Keeper}.Read(ctx)
 	if err != nil {

@@ -92,13 +92,16 @@ func (f file) equal(other file) bool {
 		maps.Equal(f.Nodes, other.Nodes) && maps.Equal(f.KeptPorts, other.KeptPorts)
 }
 
+// NodeMapFile is the name of the default shard's file.
+const NodeMapFile = "nodes.auto.tfvars.json"
+
 // path returns the default shard's file.
 func (m NodeMap) path() string { return m.pathOf(reconfigure.DefaultShard) }
 
 // pathOf returns a shard's file.
 func (m NodeMap) pathOf(shard string) string {
 	if shard == reconfigure.DefaultShard {
-		return filepath.Join(m.Dir, "nodes.auto.tfvars.json")
+		return filepath.Join(m.Dir, NodeMapFile)
 	}
 	return filepath.Join(m.Dir, shardFolder, shard+shardSuffix)
 }
