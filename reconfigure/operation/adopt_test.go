@@ -12,16 +12,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// interrupted kills a controller, and Terraform with it, while nodes are made. Then another one carries out the same
-// plan.
-func (l *lab) interrupted(how simulate.Half, nodes ...string) map[string]string {
+// dies starts the plan, kills the worker and Terraform when Terraform requests its first change, and makes the next
+// worker.
+func (l *lab) dies(how simulate.Half) {
 	l.Helper()
-	l.wants(reconfigure.Create, nodes...)
 	l.KillDuring(0, how)
 	l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
 	l.start().wait()
 	l.operator().Wait()
 	l.restart()
+}
+
+// interrupted kills a controller, and Terraform with it, while nodes are made. Then another one carries out the same
+// plan.
+func (l *lab) interrupted(how simulate.Half, nodes ...string) map[string]string {
+	l.Helper()
+	l.wants(reconfigure.Create, nodes...)
+	l.dies(how)
 	l.plan = reconfigure.Plan{}
 	l.wants(reconfigure.Create, nodes...)
 	return l.carry()
@@ -49,11 +56,7 @@ func TestUnknownInstanceOfTheSameRequestIsAdopted(t *testing.T) {
 				since := time.Now()
 				l.PowersUp("p3")
 				l.wants(reconfigure.Create, "p3")
-				l.KillDuring(0, how)
-				l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-				l.start().wait()
-				l.operator().Wait()
-				l.restart()
+				l.dies(how)
 				time.Sleep(time.Minute)
 				l.plan = reconfigure.Plan{}
 				l.wants(reconfigure.Create, "p3")
@@ -84,11 +87,7 @@ func TestARebuildThatTerraformHasNotWrittenIsAdopted(t *testing.T) {
 			l.change("p3").Since = since
 		}
 		replaces()
-		l.KillDuring(0, simulate.Unwritten)
-		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-		l.start().wait()
-		l.operator().Wait()
-		l.restart()
+		l.dies(simulate.Unwritten)
 		time.Sleep(time.Minute)
 		replaces()
 		l.wantDone("p3")
@@ -114,11 +113,7 @@ func TestARebuildThatTerraformHasNotWrittenIsUndone(t *testing.T) {
 		l.SetsDown("it smells", "p1", "p2")
 		update := reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of("p1")}
 		l.asks(update)
-		l.KillDuring(0, simulate.Unwritten)
-		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-		l.start().wait()
-		l.operator().Wait()
-		l.restart()
+		l.dies(simulate.Unwritten)
 		time.Sleep(time.Minute)
 		declare("v1")
 		update.Nodes = nodeset.Of("p1", "p2")
@@ -216,11 +211,7 @@ func TestNothingBegunIsForgottenWhileTheCloudIsSilent(t *testing.T) {
 	for half, known := range map[simulate.Half]string{simulate.Unwritten: "p3", simulate.Unknown: ""} {
 		test(t, func(l *lab) {
 			l.wants(reconfigure.Create, "p3")
-			l.KillDuring(0, half)
-			l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-			l.start().wait()
-			l.operator().Wait()
-			l.restart()
+			l.dies(half)
 			l.Order(simulate.CloudSilent)
 			l.want("orphans", []string{"p3"}, l.Orphans())
 			l.want("what Terraform's state has of it", known, l.Node("p3").Instance.Node)
@@ -395,11 +386,7 @@ func TestTheHostKeyOfAnAdoptedInstanceIsNotForgotten(t *testing.T) {
 		since := time.Now()
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3")
-		l.KillDuring(0, simulate.Unwritten)
-		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-		l.start().wait()
-		l.operator().Wait()
-		l.restart()
+		l.dies(simulate.Unwritten)
 		time.Sleep(time.Minute)
 		l.plan = reconfigure.Plan{}
 		l.wants(reconfigure.Create, "p3", "p4")

@@ -64,11 +64,7 @@ func TestAnInstanceOfAnotherImageIsNotTakenForTheOneAskedFor(t *testing.T) {
 				since := time.Now()
 				l.PowersUp("p3")
 				l.wants(reconfigure.Create, "p3")
-				l.KillDuring(0, how)
-				l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-				l.start().wait()
-				l.operator().Wait()
-				l.restart()
+				l.dies(how)
 				time.Sleep(time.Minute)
 				bumped := declared()
 				bumped.Groups[0].Image = "v2"

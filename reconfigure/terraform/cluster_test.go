@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -120,11 +119,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "TMPDIR=" + scratch.Dir(t, "", "tf"),
 			"TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}
-	t.Cleanup(func() { // a provider that has just started outlives a killed Terraform
-		for _, pid := range c.terraforms() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
+	t.Cleanup(c.killTerraforms) // a provider that has just started outlives a killed Terraform
 	c.must(c.cfg.Keeper.(*journal.Journal).AdoptIdentity(c.Context(), clusterID))
 	return c
 }

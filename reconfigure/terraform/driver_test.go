@@ -291,9 +291,7 @@ func TestKilledTerraformHasNoResultsByNode(t *testing.T) {
 	go func() {
 		defer close(killed)
 		c.until("an instance is being made", func() bool { return len(c.servers()) > 0 })
-		for _, pid := range c.terraforms() {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+		c.killTerraforms()
 	}()
 	failures, err := d.Apply(t.Context(), preview, c.watch, nil)
 	<-killed
@@ -317,9 +315,7 @@ func TestAKilledPlanMayBeRepeated(t *testing.T) {
 	go func() {
 		defer close(killed)
 		c.until("the provider asks for the server", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
-		for _, pid := range c.terraforms() {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
-		}
+		c.killTerraforms()
 	}()
 	_, err = d.Preview(t.Context(), p)
 	if !errors.Is(err, errKilled) || !reconfigure.ClassOf(err).Passing() {
@@ -365,6 +361,13 @@ func (c *cluster) until(what string, met func() bool) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	c.Errorf("after a minute still not: %s", what)
+}
+
+// killTerraforms kills the processes of terraforms.
+func (c *cluster) killTerraforms() {
+	for _, pid := range c.terraforms() {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
+	}
 }
 
 // terraforms returns the processes that run in the module's folder.

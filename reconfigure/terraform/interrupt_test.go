@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -409,9 +408,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	c.must(err)
 	go func() {
 		c.until("both are ACTIVE", c.active("node02", "node03"))
-		for _, pid := range c.terraforms() {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
-		}
+		c.killTerraforms()
 	}()
 	if _, err := d.Apply(t.Context(), preview, c.watch, nil); !errors.Is(err, errKilled) {
 		t.Fatalf("apply: %v", err)

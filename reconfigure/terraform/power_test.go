@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,9 +70,7 @@ func TestAKilledStopIsAdopted(t *testing.T) {
 		c.must(err)
 		go func() {
 			c.until(string(all["n1"].Status()), func() bool { return c.servers()["n1"].Status == string(all["n1"].Status()) })
-			for _, pid := range c.terraforms() {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended already
-			}
+			c.killTerraforms()
 		}()
 		if _, err := d.Apply(t.Context(), preview, c.watch, nil); !errors.Is(err, errKilled) {
 			t.Fatalf("apply: %v", err)
