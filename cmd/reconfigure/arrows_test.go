@@ -66,8 +66,8 @@ var arrows = map[string]string{
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
 		"slurmconf terraform ansible slurm ssh sitefiles assets backup " +
 		"cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
-	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics notify " +
-		"slurm ansible site",
+	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
+		"notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
 		"check attach slurmconf terraform ansible sitefiles backup site worker",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +

@@ -18,7 +18,8 @@ func planUpgradeCommand() *cli.Command {
 		Usage: "show what this version changes in a cluster directory of an earlier one",
 		Description: "Shows the changes of the journal's schema, of the program's files and of Terraform's providers, " +
 			"and has Terraform plan with this version's root module in a temporary folder. Terraform must not change an " +
-			"instance: otherwise the exit code is 5. Nothing is changed, also not the journal. docs/guides/upgrade.md has the steps.",
+			"instance: otherwise the exit code is 5. Nothing is changed, also not the journal. docs/guides/upgrade.md has " +
+			"the steps.",
 		Action: func(c *cli.Context) error {
 			s, err := siteOf(c)
 			if err != nil {

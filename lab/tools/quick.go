@@ -18,7 +18,8 @@ func (p provider) quickPatch() string { return "provider-" + p.version + "-quick
 
 // fixedWait matches two fields of a retry.StateChangeConf: the delay of the first poll, and the least time between two
 // polls.
-var fixedWait = regexp.MustCompile(`(?m)^(\s+)Delay:\s+(?:0|\d+ \* time\.Second),\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
+var fixedWait = regexp.MustCompile(
+	`(?m)^(\s+)Delay:\s+(?:0|\d+ \* time\.Second),\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
 
 // shorten replaces the fixed waits of one of the provider's files. With a PollInterval, the time between polls stays
 // constant.

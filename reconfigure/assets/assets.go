@@ -1,6 +1,6 @@
 // Package assets unpacks the files in the binary: Terraform's root modules, Ansible's playbooks, Slurm's scripts and
-// the systemd units. The folder of a version is complete or missing, also after a kill. Terraform does not run in it, but
-// in a folder of the site, with copies of a root module's files beside its states.
+// the systemd units. The folder of a version is complete or missing, also after a kill. Terraform does not run in it,
+// but in a folder of the site, with copies of a root module's files beside its states.
 package assets
 
 import (

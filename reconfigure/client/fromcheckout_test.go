@@ -98,7 +98,8 @@ func TestAKilledInitFromLeavesACheckoutInUse(t *testing.T) {
 	for steps := 0; ; steps++ {
 		from, dir := checkoutInUse(t), filepath.Join(t.TempDir(), "site")
 		run := exec.CommandContext(t.Context(), os.Args[0])
-		run.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "MAKE_SITE_IN="+dir, "FROM="+from, fmt.Sprintf("STEPS=%d", steps))
+		run.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "MAKE_SITE_IN="+dir, "FROM="+from,
+			fmt.Sprintf("STEPS=%d", steps))
 		out, err := run.CombinedOutput()
 		if err != nil && len(out) > 0 {
 			t.Fatalf("step %d: %v\n%s", steps, err, out)

@@ -153,8 +153,8 @@ func Run(ctx context.Context, config Config) error {
 func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
 // underLease acquires the lease, works, and releases it. left is false if another process holds the lease, or if no
-// request is left. It looks for requests again after the release, since a caller starts no worker while a worker holds the
-// lease.
+// request is left. It looks for requests again after the release, since a caller starts no worker while a worker holds
+// the lease.
 func underLease(ctx context.Context, config Config, outage *outage) (left bool, err error) {
 	release, ok, err := config.Journal.Acquire(ctx)
 	if err != nil || !ok {

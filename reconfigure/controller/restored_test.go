@@ -49,8 +49,8 @@ func (l *lab) compares() {
 }
 
 // TestABackupThatIsOlderThanTheCloudCostsNoJob puts Terraform's map and states of a backup, and a journal without
-// requests, in the place of the current ones. p2 has the same instance as in the backup, p3 has another one, p4 was made
-// since, p5 was removed since, and Slurm waits for p6.
+// requests, in the place of the current ones. p2 has the same instance as in the backup, p3 has another one, p4 was
+// made since, p5 was removed since, and Slurm waits for p6.
 func TestABackupThatIsOlderThanTheCloudCostsNoJob(t *testing.T) {
 	test(t, []string{"p2", "p3", "p5"}, func(l *lab) {
 		suspend := func(nodes ...string) {
@@ -121,8 +121,8 @@ func TestABackupThatIsOlderThanTheCloudCostsNoJob(t *testing.T) {
 	})
 }
 
-// TestABackupThatKnowsAnInstanceOtherwiseCostsNoJob has instances whose data in the backup is older: p2 was stopped then,
-// p3 had another image. The persistent node p1 is not in the backup. A job runs on each of them.
+// TestABackupThatKnowsAnInstanceOtherwiseCostsNoJob has instances whose data in the backup is older: p2 was stopped
+// then, p3 had another image. The persistent node p1 is not in the backup. A job runs on each of them.
 func TestABackupThatKnowsAnInstanceOtherwiseCostsNoJob(t *testing.T) {
 	test(t, []string{"p2", "p3"}, func(l *lab) {
 		c := declared()

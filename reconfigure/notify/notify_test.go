@@ -50,7 +50,8 @@ func TestOneNoticeAMinuteOfAKind(t *testing.T) {
 		t.Errorf("in the same minute %v is due", due)
 	}
 	due := n.Due(start.Add(time.Minute))
-	if len(due) != 1 || due[0].Count != 3 || due[0].Nodes.String() != "n[2-3]" || !due[0].Since.Equal(start.Add(time.Second)) {
+	if len(due) != 1 || due[0].Count != 3 || due[0].Nodes.String() != "n[2-3]" ||
+		!due[0].Since.Equal(start.Add(time.Second)) {
 		t.Errorf("a minute later %v is due", sent(t, due))
 	}
 	if due := n.Due(start.Add(time.Hour)); len(due) != 0 {

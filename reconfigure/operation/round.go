@@ -239,8 +239,8 @@ func (o *operation) passBarrier() error {
 	}
 }
 
-// expectConfigured counts the operations for which the playbooks run, before they begin. When all of them have ended, no
-// operation waits for a run.
+// expectConfigured counts the operations for which the playbooks run, before they begin. When all of them have ended,
+// no operation waits for a run.
 func (r *round) expectConfigured(operations []*operation) {
 	for _, o := range operations {
 		if o.configures() {

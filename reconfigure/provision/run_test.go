@@ -295,7 +295,8 @@ func TestInterruptedRunIsAdopted(t *testing.T) {
 	})
 }
 
-// Terraform is killed when its state is updated after the interrupt. That is repeated, since each caller has its result.
+// Terraform is killed when its state is updated after the interrupt. That is repeated, since each caller has its
+// result.
 func TestAKilledUpdateOfTheStateIsRepeated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		order func(*bench) provision.Order

@@ -21,8 +21,8 @@ import (
 )
 
 // TestAnAttachment plans an attachment to a slurmctld with the hostile configuration, while a job runs. The plan
-// changes nothing. Then the test writes what the plan says: slurmctld reads it by the way that the plan says, asks for a new
-// node, and reports the one that does not come. Afterwards the site has its files and its job as before.
+// changes nothing. Then the test writes what the plan says: slurmctld reads it by the way that the plan says, asks for
+// a new node, and reports the one that does not come. Afterwards the site has its files and its job as before.
 func TestAnAttachment(t *testing.T) {
 	paths := needs.Systemd(t, "../..")
 	for _, release := range releases {

@@ -25,10 +25,10 @@ const lockAnswer = 10 * time.Second
 
 // Preview has Terraform plan the changes of p in this shard, and saves that plan. If it has changes that p does not
 // name, the error is a *reconfigure.Refusal. If Terraform cannot plan because of single nodes, it is a
-// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes, except
-// that attributes of an older version of the provider may be removed from the state. A *LockedError, with
-// reconfigure.ClassLocked, means that another process has locked the state. Preview returns it after lockAnswer
-// instead of the lock timeout, since Terraform names the holder only when it gives up. Preview may be retried.
+// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes, except that attributes of an older
+// version of the provider may be removed from the state. A *LockedError, with reconfigure.ClassLocked, means that
+// another process has locked the state. Preview returns it after lockAnswer instead of the lock timeout, since
+// Terraform names the holder only when it gives up. Preview may be retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
@@ -61,9 +61,9 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	return preview, nil
 }
 
-// PreviewAll has Terraform plan all resources of this shard while no node is to change. It returns the changes of shared
-// resources. A change of a node's resource, or one that the fence does not know, is a *reconfigure.Refusal. It changes
-// neither cloud nor state nor the map of nodes, and may be retried.
+// PreviewAll has Terraform plan all resources of this shard while no node is to change. It returns the changes of
+// shared resources. A change of a node's resource, or one that the fence does not know, is a *reconfigure.Refusal. It
+// changes neither cloud nor state nor the map of nodes, and may be retried.
 func (d *Driver) PreviewAll(ctx context.Context) ([]reconfigure.ResourceChange, error) {
 	if d.unready != nil {
 		return nil, d.unready

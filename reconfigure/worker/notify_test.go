@@ -64,7 +64,8 @@ func TestTheNotifyCommandGetsWhatHappens(t *testing.T) {
 	n, end := notifies(t.Context(), s, log, slog.New(slog.DiscardHandler))
 	fails(t, log, "n2")
 	end()
-	if all := got(); len(all) != 1 || all[0].Nodes.String() != "n2" || all[0].Cluster != "test" || all[0].Class != "no-ssh" {
+	if all := got(); len(all) != 1 || all[0].Nodes.String() != "n2" || all[0].Cluster != "test" ||
+		all[0].Class != "no-ssh" {
 		t.Errorf("the command got %+v", all)
 	}
 	if up, known := n.last(); !up || !known {

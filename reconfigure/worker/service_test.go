@@ -59,9 +59,9 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 	}
 }
 
-// TestTheUnitsAreWhatSystemdTakes makes systemd parse the units, for which systemd need not run. systemd reports each key
-// that it does not know or accept. It has no other units than the targets on which each service depends, since it would
-// also report units of other packages.
+// TestTheUnitsAreWhatSystemdTakes makes systemd parse the units, for which systemd need not run. systemd reports each
+// key that it does not know or accept. It has no other units than the targets on which each service depends, since it
+// would also report units of other packages.
 func TestTheUnitsAreWhatSystemdTakes(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

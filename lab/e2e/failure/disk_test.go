@@ -11,8 +11,8 @@ import (
 )
 
 // TestTheDiskOfTheControlHostIsLost restores a backup that is older than the cloud, while jobs run: node02 has had its
-// instance since before the backup, and w01 got one after it. Neither job may end, the next resume and suspend must work,
-// and what the backup does not know must not stay when its job has ended.
+// instance since before the backup, and w01 got one after it. Neither job may end, the next resume and suspend must
+// work, and what the backup does not know must not stay when its job has ended.
 func TestTheDiskOfTheControlHostIsLost(t *testing.T) {
 	lab.AwaitQuiet(t)
 	hold := func(node string) (job string) {
@@ -32,7 +32,8 @@ func TestTheDiskOfTheControlHostIsLost(t *testing.T) {
 	nodes := []string{cluster.ControlNodeName, "node01", "node02", "w01"}
 	before := lab.Identities(t, nodes...)
 
-	if err := errors.Join(lab.StopControlHost(), lab.LoseDisk(t.Context()), lab.StartControlHost(t.Context())); err != nil {
+	err = errors.Join(lab.StopControlHost(), lab.LoseDisk(t.Context()), lab.StartControlHost(t.Context()))
+	if err != nil {
 		t.Fatal(err)
 	}
 	there, err := lab.GiveFile(file)

@@ -48,7 +48,8 @@ func TestAStateIsLost(t *testing.T) {
 	}
 
 	lab.Do(t, "pause", "--reason", "the state is lost")
-	text, err := exec.CommandContext(t.Context(), "tar", "--extract", "--gzip", "--to-stdout", "--file", file, member).Output()
+	tar := exec.CommandContext(t.Context(), "tar", "--extract", "--gzip", "--to-stdout", "--file", file, member)
+	text, err := tar.Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,8 @@ func live(t *testing.T, s server) {
 		t.Errorf("the removal does not say what stays:\n%s", got)
 	}
 	// sh -e ignores the status of a command after !.
-	s.sh(t, "test ! -e /usr/bin/reconfigure; test -e "+site+"/state/journal.db; test -e /var/lib/eiffel-backup/*/*.tar.gz\n"+
+	s.sh(t, "test ! -e /usr/bin/reconfigure; test -e "+site+"/state/journal.db; "+
+		"test -e /var/lib/eiffel-backup/*/*.tar.gz\n"+
 		"if systemctl is-active --quiet "+unit+" || systemctl is-active --quiet "+timer+".timer; then exit 1; fi")
 	s.sh(t, "apt-get purge --yes --quiet eiffel")
 	s.sh(t, "test -e "+site+"/state/journal.db; getent passwd eiffel; test ! -L "+

@@ -108,7 +108,9 @@ func (r release) pages(ctx context.Context) ([]string, error) {
 // installedUnit returns a unit for a program that is not in the cluster directory.
 func installedUnit(name string, unit []byte) ([]byte, error) {
 	text := string(unit)
-	changes := [][2]string{{"Documentation=file:%f/docs/", "Documentation=man:reconfigure(1) file:" + docFolder + "/docs/"}}
+	changes := [][2]string{
+		{"Documentation=file:%f/docs/", "Documentation=man:reconfigure(1) file:" + docFolder + "/docs/"},
+	}
 	if strings.HasSuffix(name, ".service") {
 		changes = append(changes,
 			[2]string{"ExecStart=%f/bin/reconfigure ", "ExecStart=/usr/bin/reconfigure "},
