@@ -65,7 +65,7 @@ func run(ctx context.Context, events *lines) error {
 	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "7") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "5") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, behindLabs, "-run", longTests),
@@ -140,6 +140,9 @@ func test(ctx context.Context, events *lines, packages []string, niceness int, f
 	argv := slices.Concat([]string{"-n", strconv.Itoa(niceness),
 		"go", "test", "-json", "-count", "1", "-timeout", "60m", "-vet", "off"}, flags, packages)
 	cmd := exec.Command("nice", argv...)
+	if slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
