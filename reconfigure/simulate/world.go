@@ -49,6 +49,7 @@ type cloudState struct {
 	lastGiven int   // the last assigned number
 	doubled   []string
 	ended     []string
+	hosts     bool // it names the hosts of instances
 }
 
 // terraformState is Terraform's map of nodes, its states and its plans.
