@@ -217,8 +217,8 @@ func (o *operation) leftOver(err error) bool {
 	return makes && unfinished && reconfigure.ClassOf(err) != reconfigure.ClassRefused
 }
 
-// collectEvidence stores evidence about a failed node: the output of the task, and the console log of the instance,
-// which is removed soon. An error is only noted.
+// collectEvidence stores evidence about a failed node: the output of the task, and the host and the console log of the
+// instance, which is removed soon. An error is only noted.
 func (o *operation) collectEvidence(err error) {
 	const longest = 30 * time.Second
 	ctx, cancel := context.WithTimeout(o.operator.ctx, longest)
@@ -247,6 +247,7 @@ func (o *operation) collectEvidence(err error) {
 	if len(evidence) > 0 {
 		_ = deps.Recorder.Keep(ctx, evidence...)
 	}
+	o.findHost(ctx)
 }
 
 // count adds the result to the health of the node's group. The failure of an instance that was planned before another

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	fast "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
 
@@ -259,17 +261,21 @@ func parseList(text []byte, block string) (all []*tfjson.StateResource, there bo
 		return nil, false, nil
 	}
 	var state struct {
-		Version   *int
+		Version   *int `json:"version"`
 		Resources []struct {
-			Module, Mode, Type, Name string
-			Instances                []struct {
-				Key             json.RawMessage `json:"index_key"`
-				Deposed, Status string
-				Attributes      json.RawMessage
-			}
-		}
+			Module    string `json:"module"`
+			Mode      string `json:"mode"`
+			Type      string `json:"type"`
+			Name      string `json:"name"`
+			Instances []struct {
+				Key        jsontext.Value `json:"index_key"`
+				Deposed    string         `json:"deposed"`
+				Status     string         `json:"status"`
+				Attributes jsontext.Value `json:"attributes"`
+			} `json:"instances"`
+		} `json:"resources"`
 	}
-	if err := json.Unmarshal(text, &state); err != nil {
+	if err := decode(text, &state); err != nil {
 		return nil, false, fmt.Errorf("read Terraform's state: %w", err)
 	}
 	if state.Version == nil || *state.Version != stateFormat {
@@ -285,7 +291,7 @@ func parseList(text []byte, block string) (all []*tfjson.StateResource, there bo
 				continue
 			}
 			one := &tfjson.StateResource{
-				Address: r.address(i.Key), Mode: tfjson.ManagedResourceMode, Type: top.Type, Name: top.Name,
+				Address: r.address(json.RawMessage(i.Key)), Mode: tfjson.ManagedResourceMode, Type: top.Type, Name: top.Name,
 				Tainted: i.Status == statusTainted,
 			}
 			if err := attributes(i.Attributes, r.block() == block, &one.AttributeValues); err != nil {
@@ -298,19 +304,24 @@ func parseList(text []byte, block string) (all []*tfjson.StateResource, there bo
 }
 
 // attributes parses all attributes of an object, or only its id.
-func attributes(raw json.RawMessage, whole bool, into *map[string]any) error {
+func attributes(raw jsontext.Value, whole bool, into *map[string]any) error {
 	if len(raw) == 0 {
 		return nil
 	}
 	if whole {
-		return json.Unmarshal(raw, into)
+		return decode(raw, into)
 	}
 	var only struct {
 		ID any `json:"id"`
 	}
-	err := json.Unmarshal(raw, &only)
+	err := decode(raw, &only)
 	*into = map[string]any{"id": only.ID}
 	return err
+}
+
+// decode accepts what encoding/json accepts, and is several times as fast.
+func decode(text []byte, into any) error {
+	return fast.Unmarshal(text, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // push writes a state with the next serial. Terraform rejects it if another process has written that serial
