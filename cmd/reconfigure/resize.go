@@ -94,6 +94,9 @@ func setSize(
 		return err
 	}
 	s, err := siteOf(c)
+	if err == nil {
+		err = notAttached(c, s)
+	}
 	if err != nil {
 		return err
 	}

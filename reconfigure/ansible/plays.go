@@ -30,6 +30,9 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	declared := c.Nodes().Union(nodeset.Of(c.Control.Name))
 	run := nodeset.Collect(maps.Keys(before)).Where(func(node string) bool { return !before[node].Made.Stopped() })
 	all := run.Difference(p.Nodes(reconfigure.Remove, reconfigure.Stop)).Union(changed).Intersect(declared)
+	if c.Attached() {
+		all = all.Difference(nodeset.Of(c.Control.Name))
+	}
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
 	var told, elsewhere, lookup nodeset.NodeSet
@@ -39,7 +42,9 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	if extent.Everywhere {
 		elsewhere = all.Difference(changed)
 	}
-	if extent.Addresses && control.Empty() && !changed.Intersect(c.Persistent()).Empty() {
+	if c.Attached() {
+		elsewhere = nodeset.NodeSet{}
+	} else if extent.Addresses && control.Empty() && !changed.Intersect(c.Persistent()).Empty() {
 		lookup = nodeset.Of(c.Control.Name)
 	}
 	var plays []Play

@@ -27,7 +27,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			SuspendRate:    d.slurm.suspendRate.is,
 			Parameters:     each(d.slurm.parameters.is, content),
 		},
-		LaunchAtOnce: d.slurm.launch.is == atOnce,
+		// slurmctld runs the PrologSlurmctld of the site.
+		LaunchAtOnce: d.slurm.launch.is == atOnce && d.control.existing.is == "",
 		DNS:          d.nameResolution.is == "dns",
 		NFSShares:    each(d.nfsShares.is, content),
 		AllowedCIDRs: each(d.allowedCIDRs.is, content),
@@ -66,6 +67,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 func (c control) node() reconfigure.Control {
 	node := reconfigure.Control{Name: c.name.is, Source: c.source.source()}
 	if c.existing.is != "" {
+		node.Name = c.existing.is
 		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is}
 	}
 	return node

@@ -10,7 +10,7 @@ import (
 // deploy makes the control node and the persistent nodes that are missing, and configures the others. It never
 // replaces a finished instance, even an outdated one: that is the purpose of update.
 func (p *planner) deploy(r reconfigure.Request) {
-	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
+	wanted := deployed(p.cluster)
 	if strange := p.seen.Forgotten(p.cluster); !strange.Empty() {
 		for node := range wanted.All() {
 			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: "+
@@ -26,7 +26,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 		}
 		return
 	}
-	p.shared, p.everywhere = true, true
+	p.shared, p.everywhere = true, !p.cluster.Attached() // the site's slurm.conf is not ours
 	for node := range wanted.All() {
 		switch ok, reason := p.whole(node); {
 		case p.stopped(node):
@@ -62,7 +62,8 @@ func (p *planner) destroy(r reconfigure.Request) {
 	for _, known := range []nodeset.NodeSet{nodeset.Collect(maps.Keys(p.seen.Instances)),
 		nodeset.Collect(maps.Keys(p.seen.Desired))} {
 		for node := range known.All() {
-			if p.changes[node] == nil {
+			ours := node != p.cluster.Control.Name || !p.cluster.Attached()
+			if p.changes[node] == nil && ours {
 				p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove,
 					Reason: "the cluster is destroyed", Force: true})
 			}

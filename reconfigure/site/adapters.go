@@ -250,6 +250,9 @@ func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Ports: map[string]string{},
 	}
 	maps.Copy(all.Desired, desired)
+	if err := a.Site.addExisting(ctx, all.Instances); err != nil {
+		return reconfigure.State{}, err
+	}
 	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d Driver) (func(), error) {
 		state, err := d.StateOf(ctx, desired, known)
 		return func() {
@@ -469,11 +472,12 @@ func (s Site) knownHostsFile() ssh.KnownHosts {
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	key := s.Cluster.Settings.SlurmKeyFile()
-	command := s.knownHostsFile().Command(s.Cluster.LoginUser, control.Address, key)
+	command := s.knownHostsFile().Command(s.Cluster.ControlUser(), control.Address, key)
 	run := func(ctx context.Context, c process.Cmd) error {
 		err := Run(ctx, c)
 		if err != nil && !exists(key) {
-			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure deploy` makes it: %w", key, err)
+			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure %s` makes it: %w", key,
+				map[bool]string{true: "attach", false: "deploy"}[s.Cluster.Attached()], err)
 		}
 		return err
 	}

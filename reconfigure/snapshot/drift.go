@@ -68,7 +68,10 @@ func Always(c reconfigure.Cluster, node string) bool {
 
 // DeclaredSources lists the images, flavors and networks that are declared for the nodes, each combination once.
 func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
-	sources := []reconfigure.Source{c.Control.Source}
+	var sources []reconfigure.Source
+	if !c.Attached() {
+		sources = append(sources, c.Control.Source)
+	}
 	for _, g := range c.Groups {
 		if !slices.Contains(sources, g.Source) {
 			sources = append(sources, g.Source)
