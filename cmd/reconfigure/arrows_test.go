@@ -70,7 +70,7 @@ var arrows = map[string]string{
 		"notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
 		"check attach slurmconf terraform ansible sitefiles backup site worker",
-	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
+	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check attach slurm site " +
 		"worker client",
 }
 

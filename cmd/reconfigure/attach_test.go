@@ -56,8 +56,10 @@ partitions: [{name: burst, groups: [cloud]}]
 	if code != 11 || !strings.Contains(stdout, "line 2: ResumeProgram=/other") {
 		t.Errorf("another ResumeProgram: exit code %d, %s%s", code, stdout, stderr)
 	}
-	for _, args := range [][]string{{"deploy"}, {"status"}, {"plan", "deploy"}, {"worker"}, {"check"}} {
-		if code, _, stderr := call(args...); code != 1 || !strings.Contains(stderr, "this release only plans an attachment") {
+	for _, args := range [][]string{
+		{"enlarge", "cloud", "--to", "1"}, {"shrink", "cloud", "--to", "0"}, {"resize"}, {"image", "create", "cloud001"},
+	} {
+		if code, _, stderr := call(args...); code != 2 || !strings.Contains(stderr, "all.yml has control_node.existing") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

@@ -35,6 +35,10 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	}
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
+	controlPlay := "The control node"
+	if c.Attached() {
+		controlPlay = "The files for the compute nodes"
+	}
 	var told, elsewhere, lookup nodeset.NodeSet
 	if extent.Addresses {
 		told = all.Difference(changed)
@@ -50,7 +54,7 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	var plays []Play
 	for _, play := range []Play{
 		{"Addresses on the other nodes", told},
-		{"The control node", control},
+		{controlPlay, control},
 		{"Slurm's configuration on the other nodes", elsewhere},
 		{"New addresses of persistent nodes", lookup},
 		{"The compute nodes", compute},

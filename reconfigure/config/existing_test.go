@@ -26,7 +26,7 @@ func TestAControlNodeThatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := reconfigure.Control{Existing: &reconfigure.ExistingControl{
+	want := reconfigure.Control{Name: "slurm.example.org", Existing: &reconfigure.ExistingControl{
 		Host: "slurm.example.org", User: "debian", SlurmConf: "/etc/slurm/slurm.conf",
 	}}
 	if diff := cmp.Diff(want, c.Control); diff != "" {
@@ -41,6 +41,7 @@ func TestAControlNodeThatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want.Name = "192.0.2.7"
 	want.Existing = &reconfigure.ExistingControl{Host: "192.0.2.7", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf"}
 	if diff := cmp.Diff(want, c.Control); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

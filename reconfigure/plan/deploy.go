@@ -10,7 +10,7 @@ import (
 // deploy makes the control node and the persistent nodes that are missing, and configures the others. It never
 // replaces a finished instance, even an outdated one: that is the purpose of update.
 func (p *planner) deploy(r reconfigure.Request) {
-	wanted := deployed(p.cluster)
+	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
 	if strange := p.seen.Forgotten(p.cluster); !strange.Empty() {
 		for node := range wanted.All() {
 			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: "+
@@ -29,6 +29,9 @@ func (p *planner) deploy(r reconfigure.Request) {
 	p.shared, p.everywhere = true, !p.cluster.Attached() // the site's slurm.conf is not ours
 	for node := range wanted.All() {
 		switch ok, reason := p.whole(node); {
+		case node == p.cluster.Control.Name && p.cluster.Attached():
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure,
+				Reason: "the site runs it: its files are read, and none is changed"})
 		case p.stopped(node):
 			p.refresh(r, node)
 		case ok && p.seen.States[node].PoweringUp(): // slurmd of an older boot does not register

@@ -102,7 +102,7 @@ func (s Snapshot) Undeclared(c reconfigure.Cluster) nodeset.NodeSet {
 func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	names := slices.Collect(maps.Keys(s.Instances))
 	for node, state := range s.States {
-		if state.GivenToJob() {
+		if state.GivenToJob() && !c.Attached() { // the site has nodes of its own
 			names = append(names, node)
 		}
 	}
