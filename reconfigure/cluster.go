@@ -58,6 +58,8 @@ type ExistingControl struct {
 	Host      string // name or IP address, for SSH
 	User      string // account for SSH
 	SlurmConf string // absolute path of slurm.conf there
+	// CIDRs are the networks of the site's nodes, which may connect to ours.
+	CIDRs []string
 }
 
 // ExistingID is the id of the control node's Instance if the site runs it. No cloud has an instance with it.

@@ -31,7 +31,7 @@ func TestPlanAttach(t *testing.T) {
 cloud: openstack
 control_host: {address: 192.0.2.1}
 login_user: debian
-control_node: {existing: localhost, slurm_conf: %s}
+control_node: {existing: localhost, slurm_conf: %s, cidrs: [192.0.2.0/24]}
 node_groups:
   - {name: cloud, image: i, network: n, flavor: f, max_nodes: 4, slurm: {CPUs: 2, RealMemory: 2000}}
 partitions: [{name: burst, groups: [cloud]}]

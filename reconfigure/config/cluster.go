@@ -68,9 +68,18 @@ func (c control) node() reconfigure.Control {
 	node := reconfigure.Control{Name: c.name.is, Source: c.source.source()}
 	if c.existing.is != "" {
 		node.Name = c.existing.is
-		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is}
+		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is,
+			CIDRs: contentsOf(c.cidrs)}
 	}
 	return node
+}
+
+// contentsOf returns nil where no list is declared.
+func contentsOf(list value[[]value[string]]) []string {
+	if len(list.is) == 0 {
+		return nil
+	}
+	return each(list.is, content)
 }
 
 // contents returns nil where nothing is declared.

@@ -37,6 +37,7 @@ type control struct {
 	name value[string]
 	source
 	existing, user, slurmConf value[string]
+	cidrs                     value[[]value[string]]
 	floatingIPNetwork         value[string]
 	line                      int // of the keys; 0: they cannot be read
 }
@@ -190,6 +191,7 @@ func (c *control) schema() object {
 		"existing":            optional{text(&c.existing, maybe(address))},
 		"user":                byDefault("login_user", text(&c.user, userName())),
 		"slurm_conf":          byDefault(usualSlurmConf, text(&c.slurmConf, absolute)),
+		"cidrs":               optional{texts(&c.cidrs, network)},
 	}
 }
 

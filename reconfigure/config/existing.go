@@ -23,10 +23,15 @@ func (d *declaration) checkControl(r *report) {
 	}
 	for _, key := range d.control.ofExisting() {
 		if !key.missing() {
-			r.add(key.place, "is only for a control node that exists: write control_node.existing too, or remove this key")
+			r.add(key.place, onlyExisting)
 		}
 	}
+	if !d.control.cidrs.missing() {
+		r.add(d.control.cidrs.place, onlyExisting)
+	}
 }
+
+const onlyExisting = "is only for a control node that exists: write control_node.existing too, or remove this key"
 
 // controlKey is a key of control_node.
 type controlKey struct {

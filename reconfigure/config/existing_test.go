@@ -36,13 +36,14 @@ func TestAControlNodeThatExists(t *testing.T) {
 		t.Errorf("partitions %+v, but those of the site are in its slurm.conf", c.Partitions)
 	}
 
-	keys := "existing: 192.0.2.7, user: admin, slurm_conf: /opt/slurm/etc/slurm.conf"
+	keys := "existing: 192.0.2.7, user: admin, slurm_conf: /opt/slurm/etc/slurm.conf, cidrs: [192.0.2.0/24]"
 	c, err = config.Load(directory(t, strings.Replace(attached, "existing: slurm.example.org", keys, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want.Name = "192.0.2.7"
-	want.Existing = &reconfigure.ExistingControl{Host: "192.0.2.7", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf"}
+	want.Existing = &reconfigure.ExistingControl{Host: "192.0.2.7", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf",
+		CIDRs: []string{"192.0.2.0/24"}}
 	if diff := cmp.Diff(want, c.Control); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
