@@ -60,6 +60,10 @@ type ExistingControl struct {
 	SlurmConf string // absolute path of slurm.conf there
 	// CIDRs are the networks of the site's nodes, which may connect to ours.
 	CIDRs []string
+	// ByImage reports whether the image of a node configures it.
+	ByImage bool
+	// Command is the command of the site that configures nodes. Without it and ByImage, the playbooks do.
+	Command []string
 }
 
 // ExistingID is the id of the control node's Instance if the site runs it. No cloud has an instance with it.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -70,6 +71,13 @@ func (c control) node() reconfigure.Control {
 		node.Name = c.existing.is
 		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is,
 			CIDRs: contentsOf(c.cidrs)}
+		switch way := contentsOf(c.configure); {
+		case len(way) == 0 || slices.Equal(way, []string{byPlaybooks}):
+		case slices.Equal(way, []string{byImage}):
+			node.Existing.ByImage = true
+		default:
+			node.Existing.Command = way
+		}
 	}
 	return node
 }

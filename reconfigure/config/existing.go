@@ -26,8 +26,10 @@ func (d *declaration) checkControl(r *report) {
 			r.add(key.place, onlyExisting)
 		}
 	}
-	if !d.control.cidrs.missing() {
-		r.add(d.control.cidrs.place, onlyExisting)
+	for _, list := range []value[[]value[string]]{d.control.cidrs, d.control.configure} {
+		if !list.missing() {
+			r.add(list.place, onlyExisting)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
+	"github.com/eiffel-hpc/eiffel/reconfigure/configure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -323,6 +324,14 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	if err != nil {
 		return operation.Deps{}, err
 	}
+	var configurer operation.Configurer = playbooks
+	var waiter operation.Waiter = a.waiter(cloud)
+	if c := a.Site.Cluster.Control.Existing; c != nil && c.ByImage {
+		configurer, waiter = configure.Image{}, configure.Image{}
+	} else if c != nil && len(c.Command) > 0 {
+		configurer = configure.Command{Argv: c.Command, Dir: a.Site.Dir, Env: Environment(os.Environ()),
+			KnownHosts: a.Site.knownHostsFile().Path, Log: appender{a.Site, "configure.log"}}
+	}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner {
 			d, err := a.Driver(ctx, shard)
@@ -335,8 +344,8 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Quota:      cloud,
 		Images:     cloud,
 		Cleaner:    playbooks,
-		Waiter:     a.waiter(cloud),
-		Configurer: playbooks,
+		Waiter:     waiter,
+		Configurer: configurer,
 		Starter:    starter{a.Site},
 		Sums:       a.Journal,
 		Recorder:   eventsAndEvidence{recorder, a.Journal},

@@ -89,7 +89,7 @@ def main():
         uid = pwd.getpwnam(user).pw_uid if not user.isdigit() else int(user)
     except (OSError, KeyError) as error:
         module.fail_json(msg="the control node of the site does not have what its nodes need: %s" % error)
-    folders = {os.path.dirname(setting(text, "SlurmdLogFile", "/var/log/slurmd.log")), setting(text, "SlurmdSpoolDir", "/var/spool/slurmd")}
+    folders = {os.path.dirname(path) for path in files} | {os.path.dirname(setting(text, "SlurmdLogFile", "/var/log/slurmd.log")), setting(text, "SlurmdSpoolDir", "/var/spool/slurmd")}
     module.exit_json(changed=False, given={
         "munge_key": key, "user": user, "uid": uid, "hosts": hosts(text, module.params["address"]),
         "slurm": [{"path": path, "base64": base64.b64encode(files[path]).decode(), "mode": "0644"} for path in sorted(files)],
