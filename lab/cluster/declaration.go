@@ -56,6 +56,8 @@ type ControlNode struct {
 	FloatingIPNetwork string `yaml:"floating_ip_network,omitempty"`
 	// Existing is the host of a control node that the site runs; the other fields are then empty.
 	Existing string `yaml:"existing,omitempty"`
+	// Configure is nil, or how the nodes are configured: a word, or the words of a command.
+	Configure any `yaml:"configure,omitempty"`
 }
 
 // KeyPair is the key for logins to the nodes.

@@ -59,7 +59,6 @@ func TestAttachAndDetach(t *testing.T) {
 	// Two new nodes for one job.
 	two := lab.Job(t, "--partition=burst", "--nodes=2", harness.Until)
 	lab.AwaitJob(t, two, "RUNNING")
-	identity := lab.Identities(t, "node01", "node02")
 	if out, code := lab.Call(t, "detach"); code != 11 || !strings.Contains(out, "node[01-02]: there are instances") ||
 		!strings.Contains(out, "job would end") {
 		t.Errorf("detach: exit code %d:\n%s", code, out)
@@ -69,10 +68,7 @@ func TestAttachAndDetach(t *testing.T) {
 	}
 
 	// A reboot by Slurm makes the node anew.
-	lab.OnControl(t, "scontrol", "reboot", "asap", "nextstate=resume", "reason=reimage", "node02")
-	lab.LetGo(t, "node01")
-	lab.AwaitJob(t, two, "COMPLETED")
-	lab.AwaitRenewed(t, "node02", identity["node02"])
+	reimage(t, "node02", two, "node01")
 	lab.AssertNeverRestarted(t, two)
 	lab.AwaitQuiet(t)
 
@@ -107,6 +103,23 @@ func TestAttachAndDetach(t *testing.T) {
 	if server, ok := lab.Server(cluster.ControlNodeName); !ok || server.Status != "ACTIVE" {
 		t.Errorf("the site's control node is %+v", server)
 	}
+}
+
+// reimage has Slurm reboot a node on which a job with Until runs, which ends at the first of its nodes. The next job
+// there runs on a new instance.
+func reimage(t *testing.T, node, job, first string) {
+	t.Helper()
+	before := lab.Identities(t, node)
+	lab.OnControl(t, "scontrol", "reboot", "asap", "nextstate=resume", "reason=reimage", node)
+	next := lab.Job(t, "--partition=burst", "--nodelist="+node, harness.Until)
+	lab.LetGo(t, first)
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AwaitJob(t, next, "RUNNING")
+	if after := lab.Identities(t, node); after[node].Boot == before[node].Boot {
+		t.Errorf("%s is not new: %+v", node, after)
+	}
+	lab.LetGo(t, node)
+	lab.AwaitJob(t, next, "COMPLETED")
 }
 
 func errorText(err error) string {

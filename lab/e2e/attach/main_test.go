@@ -29,14 +29,18 @@ const static = "static1"
 
 func TestMain(m *testing.M) {
 	lab.Deploy = setUp
+	name, network := "attach", "10.83.0.1/24"
+	if os.Getenv(harness.ReleaseVariable) == harness.Trixie {
+		name, network = "attach-13", "10.84.0.1/24"
+	}
 	os.Exit(lab.Main(m, cluster.Config{
-		Name: "attach", Gateway: netip.MustParsePrefix("10.83.0.1/24"),
+		Name: name, Gateway: netip.MustParsePrefix(network),
 		Groups:     []cluster.NodeGroup{cluster.Group("cloud", "node", 0, 2)},
 		Partitions: []cluster.Partition{{Name: "burst", Groups: []string{"cloud"}}},
 	}, nil))
 }
 
-// conf is the site's slurm.conf, in the hand of an administrator: tabs, upper case, a continued line, a byte that is not
+// conf is the slurm.conf of the site, as an administrator writes it: tabs, upper case, a continued line, a byte not of
 // UTF-8, and no newline at the end.
 const conf = "# Slurm of the university, M\xfcnster\r\n" + `ClusterName=university
 SlurmctldHost=ctl
