@@ -47,7 +47,7 @@ type Source struct {
 
 // Control is the node that runs slurmctld.
 type Control struct {
-	Name string // empty if Existing is set
+	Name string // the host if Existing is set
 	Source
 	// Existing is a control node that the site runs; nil: the control node is an instance of the cluster.
 	Existing *ExistingControl
@@ -58,6 +58,26 @@ type ExistingControl struct {
 	Host      string // name or IP address, for SSH
 	User      string // account for SSH
 	SlurmConf string // absolute path of slurm.conf there
+	// CIDRs are the networks of the site's nodes, which may connect to ours.
+	CIDRs []string
+	// ByImage reports whether the image of a node configures it.
+	ByImage bool
+	// Command is the command of the site that configures nodes. Without it and ByImage, the playbooks do.
+	Command []string
+}
+
+// ExistingID is the id of the control node's Instance if the site runs it. No cloud has an instance with it.
+const ExistingID = "existing"
+
+// Attached reports whether the site runs the control node.
+func (c Cluster) Attached() bool { return c.Control.Existing != nil }
+
+// ControlUser returns the account for SSH on the control node.
+func (c Cluster) ControlUser() string {
+	if c.Attached() {
+		return c.Control.Existing.User
+	}
+	return c.LoginUser
 }
 
 // NodeGroup is a pool of like nodes. The first Min nodes are persistent, the others up to Max are cloud nodes.

@@ -28,10 +28,10 @@ DOCUMENTATION = """
         description: names that must be installed; query is the command that prints the word installed for each installed one
         type: dict
       folders:
-        description: path, owner, group and mode
+        description: path, owner, group and mode; with keep, a folder that exists stays as it is
         type: list
       files:
-        description: path, owner, group, mode, and content, secret, which is not logged, or base64, since Ansible converts a text that looks like JSON; an optional file is skipped if its folder is missing
+        description: path, owner, group, mode, and content, secret, which is not logged, base64 or secret64, since Ansible converts a text that looks like JSON; an optional file is skipped if its folder is missing
         type: list
       blocks:
         description: content between two lines with the marker, at the beginning of a file that also has other content; ~USER is that user's home
@@ -81,15 +81,16 @@ ARGUMENTS = {
         "query": {"type": "list", "elements": "str", "required": True},
         "installed": {"type": "str", "required": True},
     }},
-    "folders": {"type": "list", "elements": "dict", "default": [], "options": dict(OWNERSHIP, path={"type": "str", "required": True})},
+    "folders": {"type": "list", "elements": "dict", "default": [], "options": dict(OWNERSHIP, path={"type": "str", "required": True}, keep={"type": "bool", "default": False})},
     "files": {"type": "list", "elements": "dict", "default": [], "options": dict(
         OWNERSHIP,
         path={"type": "str", "required": True},
         content={"type": "str"},
         secret={"type": "str", "no_log": True},
         base64={"type": "str"},
+        secret64={"type": "str", "no_log": True},
         optional={"type": "bool", "default": False},
-    ), "required_one_of": [("content", "secret", "base64")], "mutually_exclusive": [("content", "secret", "base64")]},
+    ), "required_one_of": [("content", "secret", "base64", "secret64")], "mutually_exclusive": [("content", "secret", "base64", "secret64")]},
     "blocks": {"type": "list", "elements": "dict", "default": [], "options": {
         "path": {"type": "str", "required": True},
         "marker": {"type": "str", "required": True},
@@ -138,6 +139,8 @@ class Node:
     def folder(self, wanted):
         if not os.path.isdir(wanted["path"]):
             os.makedirs(wanted["path"])
+        elif wanted["keep"]:
+            return
         self.own(wanted["path"], wanted)
 
     def own(self, path, wanted):
@@ -155,8 +158,9 @@ class Node:
         if wanted["optional"] and not os.path.isdir(os.path.dirname(path)):
             return
         content = wanted["content"] if wanted["secret"] is None else wanted["secret"]
-        if wanted["base64"] is not None:
-            content = base64.b64decode(wanted["base64"]).decode("utf-8", "surrogateescape")
+        encoded = wanted["base64"] if wanted["secret64"] is None else wanted["secret64"]
+        if encoded is not None:
+            content = base64.b64decode(encoded).decode("utf-8", "surrogateescape")
         if read(path) == content:
             self.own(path, wanted)
         else:

@@ -39,6 +39,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Commands: append(
 			modeCommands(),
 			planCommand(),
+			attachCommand(),
+			detachCommand(),
 			statusCommand(),
 			explainCommand(),
 			historyCommand(),

@@ -84,12 +84,17 @@ func newInventory(
 			if address == "" {
 				continue
 			}
-			addresses[node] = address
+			if nodeGroup != reconfigure.ControlGroup || !c.Attached() {
+				addresses[node] = address
+			}
 			if instances[node].ID == "" || instances[node].Made.Stopped() {
 				continue
 			}
 			g.Hosts = append(g.Hosts, node)
 			inv.hosts[node] = hostVars{Address: address, User: c.LoginUser, Key: c.PrivateKeyFile, Group: nodeGroup}
+			if nodeGroup == reconfigure.ControlGroup {
+				inv.hosts[node] = hostVars{Address: address, User: c.ControlUser(), Key: c.PrivateKeyFile, Group: nodeGroup}
+			}
 			if own := inv.hosts[node]; nodeGroup != reconfigure.ControlGroup {
 				own.Site = siteFiles(site, node)
 				inv.hosts[node] = own

@@ -37,7 +37,7 @@ func facts(slurmConfText string) attach.Facts {
 		Cluster: reconfigure.Cluster{
 			Name: "burst",
 			Control: reconfigure.Control{Existing: &reconfigure.ExistingControl{
-				Host: "head", User: "admin", SlurmConf: slurmConf}},
+				Host: "head", User: "admin", SlurmConf: slurmConf, CIDRs: []string{"192.0.2.0/24"}}},
 			Groups: []reconfigure.NodeGroup{
 				{Name: "small", Prefix: "small", Width: 2, Min: 1, Max: 4, Features: []string{"cloud"},
 					Slurm: map[string]string{"weight": "10"}, Source: reconfigure.Source{Flavor: "m1.small"}},

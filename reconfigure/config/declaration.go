@@ -37,6 +37,8 @@ type control struct {
 	name value[string]
 	source
 	existing, user, slurmConf value[string]
+	cidrs                     value[[]value[string]]
+	configure                 value[[]value[string]]
 	floatingIPNetwork         value[string]
 	line                      int // of the keys; 0: they cannot be read
 }
@@ -190,8 +192,16 @@ func (c *control) schema() object {
 		"existing":            optional{text(&c.existing, maybe(address))},
 		"user":                byDefault("login_user", text(&c.user, userName())),
 		"slurm_conf":          byDefault(usualSlurmConf, text(&c.slurmConf, absolute)),
+		"cidrs":               optional{texts(&c.cidrs, network)},
+		"configure":           byDefault(byPlaybooks, wordOrCommand(&c.configure, byPlaybooks, byImage)),
 	}
 }
+
+// The ways to configure the compute nodes of an attached cluster, besides a command.
+const (
+	byPlaybooks = "playbooks"
+	byImage     = "image"
+)
 
 // usualSlurmConf is the path of slurm.conf in most packages of Slurm.
 const usualSlurmConf = "/etc/slurm/slurm.conf"

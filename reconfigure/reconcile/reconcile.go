@@ -158,7 +158,11 @@ func (c comparison) ours() nodeset.NodeSet {
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Instances))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Servers))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Ports))
-	return c.declared.Union(nodeset.Of(names...))
+	all := c.declared.Union(nodeset.Of(names...))
+	if c.cluster.Attached() {
+		all = all.Difference(nodeset.Of(c.cluster.Control.Name)) // the site runs it
+	}
+	return all
 }
 
 func (c comparison) judge(node string) []Finding {

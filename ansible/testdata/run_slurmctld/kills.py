@@ -126,7 +126,7 @@ class World:
             steps, copies = 0, self.copy if copied else None
             for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"):
                 setattr(os, name, stepping(getattr(os, name)))
-            module.time = Clock()
+            module.reconfigure_slurmctld.time = Clock()
             params = {"directory": self.etc, "files": files, "dangers": list(dangers), "unknown": "", "fresh": "fresh.sh" in files, "result": self.result}
             result = module.answer(Daemon(self), params)
             os.write(theirs, json.dumps([result, steps]).encode())
@@ -325,14 +325,14 @@ def together():
         waits = os.path.join(world.root, "waits")
         child = os.fork()
         if child == 0:
-            flock = module.fcntl.flock
+            flock = module.reconfigure_slurmctld.fcntl.flock
 
             def noted(number, how):
-                if not how & module.fcntl.LOCK_NB:
+                if not how & module.reconfigure_slurmctld.fcntl.LOCK_NB:
                     open(waits, "w", encoding="utf-8").close()
                 flock(number, how)
 
-            module.fcntl.flock = noted
+            module.reconfigure_slurmctld.fcntl.flock = noted
             result, most = world.call(second)
             acted = most > 2  # it removes no result
             os._exit(0 if acted != picked and result == {"changed": True, "restarted": True} else 1)
