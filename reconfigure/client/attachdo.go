@@ -23,8 +23,8 @@ import (
 // ErrRefused is the error of an attachment or a detachment whose plan has errors. Nothing was changed.
 var ErrRefused = errors.New("nothing was changed, since the plan has errors")
 
-// Attach carries out what PlanAttach shows, and returns the plan. It holds the lease meanwhile, so no worker acts. It may
-// be repeated: after an error, after it was killed, and after an edit of the declaration.
+// Attach carries out what PlanAttach shows, and returns the plan. It holds the lease meanwhile, so no worker acts. It
+// may be repeated: after an error, after it was killed, and after an edit of the declaration.
 func Attach(ctx context.Context, a *site.Adapters) (p attach.Plan, err error) {
 	return p, leased(ctx, a, func(ctx context.Context) error {
 		if p, err = PlanAttach(ctx, a); err != nil {

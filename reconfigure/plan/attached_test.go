@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// TestAClusterWhoseControlNodeExists plans each mode. The control node is never made, replaced or removed, and slurm.conf
-// is left to `reconfigure attach`. A job runs on a node of the site.
+// TestAClusterWhoseControlNodeExists plans each mode. The control node is never made, replaced or removed, and
+// slurm.conf is left to `reconfigure attach`. A job runs on a node of the site.
 func TestAClusterWhoseControlNodeExists(t *testing.T) {
 	source := reconfigure.Source{Image: "i", Flavor: "f", Network: "n"}
 	c := reconfigure.Cluster{
@@ -41,7 +41,8 @@ func TestAClusterWhoseControlNodeExists(t *testing.T) {
 	}{
 		{reconfigure.Deploy, nodeset.NodeSet{}, map[string]reconfigure.Action{
 			"head": reconfigure.Configure, "node1": reconfigure.Create}, nodeset.NodeSet{}},
-		{reconfigure.Destroy, nodeset.NodeSet{}, map[string]reconfigure.Action{"node2": reconfigure.Remove}, nodeset.NodeSet{}},
+		{reconfigure.Destroy, nodeset.NodeSet{}, map[string]reconfigure.Action{"node2": reconfigure.Remove},
+			nodeset.NodeSet{}},
 		{reconfigure.Resume, nodeset.Of("node3"), map[string]reconfigure.Action{"node3": reconfigure.Create},
 			nodeset.NodeSet{}},
 		{reconfigure.Suspend, nodeset.Of("node2"), map[string]reconfigure.Action{"node2": reconfigure.Remove},
