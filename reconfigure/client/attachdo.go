@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
@@ -16,13 +17,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sleep"
 )
 
 // ErrRefused is the error of an attachment or a detachment whose plan has errors. Nothing was changed.
 var ErrRefused = errors.New("nothing was changed, since the plan has errors")
 
-// Attach carries out what PlanAttach shows, and returns the plan. It holds the lease meanwhile, so no worker acts. It may
-// be repeated: after an error, after it was killed, and after an edit of the declaration.
+// Attach carries out what PlanAttach shows, and returns the plan. It holds the lease meanwhile, so no worker acts. It
+// may be repeated: after an error, after it was killed, and after an edit of the declaration.
 func Attach(ctx context.Context, a *site.Adapters) (p attach.Plan, err error) {
 	return p, leased(ctx, a, func(ctx context.Context) error {
 		if p, err = PlanAttach(ctx, a); err != nil {
@@ -68,12 +70,18 @@ func withInstance(told map[string]reconfigure.Spec) nodeset.NodeSet {
 // Detach removes what Attach has written, and returns the plan. It changes nothing while nodes have
 // instances or jobs would end. It holds the lease meanwhile, and may be repeated.
 func Detach(ctx context.Context, a *site.Adapters) (p attach.Plan, err error) {
-	return p, leased(ctx, a, func(ctx context.Context) error {
-		if p, err = PlanDetach(ctx, a); err != nil {
-			return err
+	plan := func(ctx context.Context) error {
+		if p, err = PlanDetach(ctx, a); err == nil && p.Report.Worst() == check.Error {
+			err = ErrRefused
 		}
-		if p.Report.Worst() == check.Error {
-			return ErrRefused
+		return err
+	}
+	if err := plan(ctx); err != nil { // also while a worker acts
+		return p, err
+	}
+	return p, leased(ctx, a, func(ctx context.Context) error {
+		if err := plan(ctx); err != nil {
+			return err
 		}
 		if err := learnHostKey(ctx, a); err != nil {
 			return err
@@ -98,15 +106,28 @@ func PlanDetach(ctx context.Context, a *site.Adapters) (attach.Plan, error) {
 	return attach.Detached(f, withInstance(told))
 }
 
+// patience is how long a command waits for a worker that has nothing to do any more.
+const patience = 30 * time.Second
+
 // leased calls do while this process has the lease.
 func leased(ctx context.Context, a *site.Adapters, do func(context.Context) error) error {
-	release, ok, err := a.Journal.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return fmt.Errorf("a worker acts, %s: wait until `reconfigure status` shows none, and repeat the command",
-			a.Journal.Holder(ctx))
+	var release func() error
+	for began := time.Now(); release == nil; {
+		free, ok, err := a.Journal.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		if ok {
+			release = free
+			break
+		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("a worker acts, %s: wait until `reconfigure status` shows none, or stop its service, and "+
+				"repeat the command", a.Journal.Holder(ctx))
+		}
+		if err := sleep.For(ctx, 250*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	held, stop := a.Journal.WhileHeld(ctx)
 	defer stop()

@@ -20,9 +20,10 @@ func encoded(text string) string { return base64.StdEncoding.EncodeToString([]by
 // sums returns the checksums, owners and modes of the files that an administrator finds on the control node.
 func sums(t *testing.T) string {
 	t.Helper()
-	return lab.OnControl(t, "sh", "-c", "find /etc /home /root /usr/local /opt /var/spool/cron -xdev "+
-		"\\( -path '*/.ansible' -o -path /home/alice -o -name reconfigure.log \\) -prune -o \\( -type f -o -type l \\) "+
-		"-printf '%p %u %g %m ' -exec sha256sum {} \\; | sed 's/ [^ ]*$//' | sort; find /etc -type d | sort")
+	const find = "find /etc /home /root /usr/local /opt -xdev " +
+		"\\( -path '*/.ansible' -o -path /home/alice -o -name reconfigure.log \\) -prune -o "
+	return lab.OnControl(t, "sh", "-c", find+"-type f -printf '%p %u %g %m ' -exec sha256sum {} \\; | "+
+		"sed 's/ [^ ]*$//' | sort; "+find+"-type l -printf '%p -> %l\n' | sort; "+find+"-type d -print | sort")
 }
 
 // TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, nodes
