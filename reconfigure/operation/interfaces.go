@@ -97,7 +97,8 @@ type Configurer interface {
 
 // Starter starts slurmd.
 type Starter interface {
-	// StartSlurmd returns when slurmd was started on an instance that is configured and has booted.
+	// StartSlurmd returns when slurmd was started on an instance that is configured and has booted. An instance that
+	// does not pass the health checks of its group is reconfigure.ClassUnhealthy, and its slurmd is not started.
 	StartSlurmd(ctx context.Context, i reconfigure.Instance) error
 }
 

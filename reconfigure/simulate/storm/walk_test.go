@@ -194,6 +194,11 @@ func scenes() map[string]scene {
 				w.Order(simulate.PlaybookFails, "p5")
 			},
 		},
+		"resume that fails a health check": {
+			was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.Unhealthy, "p3") },
+		},
 		"resume that loses answers": {
 			was: declared(1, 4), have: all,
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
@@ -233,6 +238,12 @@ func scenes() map[string]scene {
 			code:     reconfigure.CodePartial,
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
 			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.NoSSH, "p3") },
+		},
+		"resume of stopped nodes that fails a health check": {
+			was: forgiving(resting(declared(1, 5))), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			code:     reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.Unhealthy, "p3") },
 		},
 		"resume of stopped nodes with other tags": {
 			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},

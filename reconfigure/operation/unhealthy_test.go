@@ -1,0 +1,60 @@
+package operation_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+func TestAStoppedNodeThatIsUnhealthyIsRetriedOnAFreshInstance(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		was := l.Node("p3").Instance.ID
+		l.resumed("p3")
+		c := l.change("p3")
+		c.Deadline, c.Retries = time.Now().Add(9*time.Minute), 1
+		l.Order(simulate.Unhealthy, "p3")
+		l.Then(simulate.AfterApply, func() {})                              // the start
+		l.Then(simulate.AfterApply, func() { l.Clear(simulate.Unhealthy) }) // the removal of the unhealthy instance
+		l.wantDone("p3")
+		l.wantNote("retried on a fresh instance: unhealthy")
+		l.want("its job", "ALLOCATED+CLOUD", l.Node("p3").State)
+		if l.Node("p3").Instance.ID == was {
+			l.Error("it has the same instance")
+		}
+	})
+}
+
+func TestSlurmdOfAnUnhealthyNodeDoesNotStart(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3")
+		l.Order(simulate.Unhealthy, "p3")
+		l.wantVerdicts(map[string]string{"p3": "failed configure: unhealthy"})
+		l.wantAttempts("p3", 2)
+		l.want("class", reconfigure.ClassUnhealthy, l.classes["p3"])
+		l.wantOrder("down p3", "power_down p3")
+		l.wantNever("start slurmd on p3")
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+		kept := 0
+		for _, e := range l.Evidence() {
+			if e.Kind == reconfigure.WitnessTask && strings.Contains(e.Text, "health check on") {
+				kept++
+			}
+		}
+		l.want("the output of the check, as evidence of each attempt", 2, kept)
+	})
+}
+
+func TestAPersistentNodeThatIsUnhealthyStaysDrained(t *testing.T) {
+	test(t, func(l *lab) {
+		l.drained(reconfigure.Replace, "p2")
+		l.Order(simulate.Unhealthy, "p2")
+		l.wantVerdicts(map[string]string{"p2": "failed configure: unhealthy"})
+		n := l.Node("p2")
+		if !strings.Contains(n.State, "DRAIN") || !strings.Contains(n.Reason, "unhealthy") {
+			l.Errorf("p2 is %+v", n)
+		}
+	})
+}
