@@ -45,9 +45,10 @@ func TestNoServiceStartsOnAnUnhealthyNode(t *testing.T) {
 		starts string
 		event  string
 	}{
-		"unhealthy":             {"1", "3", "", `"unhealthy": true`},
+		"unhealthy":             {"93", "3", "", `"unhealthy": true`},
 		"healthy":               {"0", "3", "start", ""},
-		"slurmd runs already":   {"1", "0", "", ""},
+		"slurmd runs already":   {"93", "0", "", ""},
+		"it cannot be run":      {"127", "3", "", `"unhealthy": false`},
 		"slurmd fails to start": {"0", "3", "fails", `"unhealthy": false`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +94,7 @@ func checks(t *testing.T, settings string, scripts map[string]string) string {
 	dir := t.TempDir()
 	program(t, filepath.Join(dir, "run"), read(t, "health/run"))
 	write(t, filepath.Join(dir, "declared"), settings)
+	write(t, filepath.Join(dir, "memory"), "7500")
 	for name, script := range scripts {
 		program(t, filepath.Join(dir, "check-"+name), "#!/bin/sh\n"+script)
 	}
@@ -109,7 +111,7 @@ func said(t *testing.T, path string, env ...string) (string, int) {
 
 func TestTheFirstFailedHealthCheckIsReported(t *testing.T) {
 	settings := func(names string, limit int) string {
-		return fmt.Sprintf("HEALTH_NODE='w01'\nHEALTH_CHECKS='%s'\nHEALTH_LIMIT='%d'\nHEALTH_MEMORY=''\nHEALTH_GRES='gpu:2'\n",
+		return fmt.Sprintf("HEALTH_NODE='w01'\nHEALTH_CHECKS='%s'\nHEALTH_LIMIT='%d'\nHEALTH_GRES='gpu:2'\n",
 			names, limit)
 	}
 	scripts := map[string]string{
@@ -117,7 +119,7 @@ func TestTheFirstFailedHealthCheckIsReported(t *testing.T) {
 		"bad":    "printf 'one\\ntwo\\n\\tthree\\nfour\\n'; exit 3",
 		"mute":   "exit 4",
 		"hangs":  "sleep 1000",
-		"facts":  `[ "$HEALTH_NODE $HEALTH_GRES" = "w01 gpu:2" ] || exit 1`,
+		"facts":  `[ "$HEALTH_NODE $HEALTH_MEMORY $HEALTH_GRES" = "w01 7500 gpu:2" ] || exit 1`,
 		"my-own": "echo to stderr >&2; exit 1",
 	}
 	for _, tc := range []struct {
@@ -128,11 +130,11 @@ func TestTheFirstFailedHealthCheckIsReported(t *testing.T) {
 	}{
 		{"good facts", 30, 0, ""},
 		{"", 30, 0, ""},
-		{"good bad mute", 30, 1, "health check bad failed: two three four (exit status 3)"},
-		{"mute", 30, 1, "health check mute failed: exit status 4"},
-		{"hangs good", 1, 1, "health check hangs failed: it did not end within 1 s"},
-		{"my-own", 30, 1, "health check my-own failed: to stderr (exit status 1)"},
-		{"missing", 30, 1, "health check missing failed: "},
+		{"good bad mute", 30, 93, "health check bad failed: two three four (exit status 3)"},
+		{"mute", 30, 93, "health check mute failed: exit status 4"},
+		{"hangs good", 1, 93, "health check hangs failed: it did not end within 1 s"},
+		{"my-own", 30, 93, "health check my-own failed: to stderr (exit status 1)"},
+		{"missing", 30, 93, "health check missing failed: "},
 	} {
 		got, status := said(t, checks(t, settings(tc.names, tc.limit), scripts))
 		if status != tc.status || !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
@@ -160,10 +162,11 @@ func TestNoHealthCheckRunsBesideAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = job.Wait()
-	if others, _ := exec.CommandContext(t.Context(), "grep", "-lsx", "slurmstepd", "-r", "/proc", "--include=comm").Output(); len(others) > 0 {
+	others, _ := exec.CommandContext(t.Context(), "sh", "-c", "grep -lsx slurmstepd /proc/[0-9]*/comm").Output()
+	if len(others) > 0 {
 		t.Skip("a job of another test runs on this machine")
 	}
-	if got, status := said(t, run); status != 1 {
+	if got, status := said(t, run); status != 93 {
 		t.Errorf("without a job: status %d, %s", status, got)
 	}
 }
@@ -183,11 +186,13 @@ func TestTheDisksOfANodeAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	fstab, mounts := filepath.Join(dir, "fstab"), filepath.Join(dir, "mounts")
 	for name, tc := range map[string]struct{ fstab, mounts, want string }{
-		"no fstab":       {"", "", ""},
-		"as declared":    {"# a comment\nUUID=1 / ext4 defaults 0 1\n/dev/b " + dir + " xfs noatime 0 2\n", "b " + dir + " xfs rw,noatime 0 0\n", ""},
-		"not mounted":    {"/dev/b /scratch xfs defaults 0 2\n", "a / ext4 rw 0 0\n", "/scratch is not mounted"},
-		"on demand":      {"/dev/b /scratch xfs noauto,ro 0 2\nc none swap sw 0 0\n", "", ""},
-		"read-only":      {"/dev/b " + dir + " xfs defaults 0 2\n", "b " + dir + " xfs ro,noatime 0 0\n", dir + " is read-only"},
+		"no fstab": {"", "", ""},
+		"as declared": {"# a comment\nUUID=1 / ext4 defaults 0 1\n/dev/b " + dir + " xfs noatime 0 2\n",
+			"b " + dir + " xfs rw,noatime 0 0\n", ""},
+		"not mounted": {"/dev/b /scratch xfs defaults 0 2\n", "a / ext4 rw 0 0\n", "/scratch is not mounted"},
+		"on demand":   {"/dev/b /scratch xfs noauto,ro 0 2\nc none swap sw 0 0\n", "", ""},
+		"read-only": {"/dev/b " + dir + " xfs defaults 0 2\n", "b " + dir + " xfs ro,noatime 0 0\n",
+			dir + " is read-only"},
 		"meant to be so": {"/dev/b " + dir + " xfs ro 0 2\n", "b " + dir + " xfs ro 0 0\n", ""},
 		"unreadable":     {"/dev/b /gone xfs defaults 0 2\n", "b /gone xfs rw 0 0\n", "/gone does not answer"},
 		"two": {"/dev/b /gone xfs defaults 0 2\n/dev/c /d xfs defaults 0 2\n", "b /gone xfs rw 0 0\n",

@@ -229,8 +229,10 @@ class Node:
     def healthy(self, program):
         """Fails if the node does not pass its health check. The program prints what is wrong."""
         status, out, err = self.module.run_command([program])
+        if status == 93:
+            raise Unhealthy((out + err).strip())
         if status != 0:
-            raise Unhealthy((out + err).strip() or "%s: exit status %d" % (program, status))
+            raise Failure("%s: exit status %d: %s" % (program, status, (out + err).strip()))
 
     def control(self, verb, name):
         self.run("%s %s" % (verb, name), ["systemctl", verb, name] if self.systemd else ["service", name, verb])

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ func healthFiles(c reconfigure.Cluster, node string) (files []siteFile, program 
 	at := func(name string) string { return reconfigure.HealthFolder + "/" + name }
 	files = []siteFile{
 		{at("run"), "0755", "{{ lookup('ansible.builtin.file', playbook_dir ~ '/health/run'" + encoded},
-		{at("declared"), "0644", "{{ " + quoted(healthSettings(g, node)) + " | replace('@MEMORY@', " + healthMemory(g) +
-			" | string) | b64encode }}"},
+		{at("declared"), "0644", base64.StdEncoding.EncodeToString([]byte(healthSettings(g, node)))},
+		{at("memory"), "0644", healthMemory(g)},
 	}
 	for _, name := range g.HealthChecks {
 		files = append(files, siteFile{at("check-" + name), "0755",
@@ -30,23 +31,18 @@ func healthFiles(c reconfigure.Cluster, node string) (files []siteFile, program 
 	return files, at("run")
 }
 
-// healthSettings returns the file that ansible/health/run reads. Its values have no characters that are special to a
-// shell.
+// healthSettings returns the file that ansible/health/run reads. Its values have no quotes.
 func healthSettings(g reconfigure.NodeGroup, node string) string {
-	return fmt.Sprintf("HEALTH_NODE='%s'\nHEALTH_CHECKS='%s'\nHEALTH_LIMIT='%d'\nHEALTH_MEMORY='@MEMORY@'\n"+
-		"HEALTH_GRES='%s'\n", node, strings.Join(g.HealthChecks, " "), int(g.HealthLimit/time.Second), g.Gres)
+	return fmt.Sprintf("HEALTH_NODE='%s'\nHEALTH_CHECKS='%s'\nHEALTH_LIMIT='%d'\nHEALTH_GRES='%s'\n",
+		node, strings.Join(g.HealthChecks, " "), int(g.HealthLimit/time.Second), g.Gres)
 }
 
-// healthMemory returns an expression of the RealMemory of a group in slurm.conf, in MiB: the declared one, or else that
-// of the flavor; empty if it is unknown.
+// healthMemory returns RealMemory of a group in slurm.conf, in MiB and base64: the declared one, or else a template of
+// that of the flavor; empty if it is unknown.
 func healthMemory(g reconfigure.NodeGroup) string {
 	if memory := g.Slurm["realmemory"]; memory != "" {
-		return quoted(memory)
+		return base64.StdEncoding.EncodeToString([]byte(memory))
 	}
-	return "((slurm_conf_hardware | default({}))[" + quoted(g.Name) + "] | default({})).RealMemory | default('')"
-}
-
-// quoted returns a text for a template. The text has no quotes of its own.
-func quoted(text string) string {
-	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, "'", `\'`), "\n", `\n`) + "'"
+	return "{{ ((slurm_conf_hardware | default({}))['" + g.Name + "'] | default({})).RealMemory | default('') | string | " +
+		"b64encode }}"
 }

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +25,23 @@ func TestOnlyAGroupWithHealthChecksHasTheirFiles(t *testing.T) {
 	for _, f := range h.Health {
 		paths = append(paths, f.Path+" "+f.Mode)
 	}
-	want := "/etc/slurm/health/run 0755, /etc/slurm/health/declared 0644, /etc/slurm/health/check-disks 0755, " +
-		"/etc/slurm/health/check-my.own 0755"
+	want := "/etc/slurm/health/run 0755, /etc/slurm/health/declared 0644, /etc/slurm/health/memory 0644, " +
+		"/etc/slurm/health/check-disks 0755, /etc/slurm/health/check-my.own 0755"
 	if got := strings.Join(paths, ", "); got != want {
 		t.Errorf("the files are %s", got)
 	}
-	for _, want := range []string{`HEALTH_NODE=\'node01\'`, `HEALTH_CHECKS=\'disks my.own\'`, `HEALTH_LIMIT=\'60\'`,
-		`HEALTH_GRES=\'gpu:a100:4\'`, `'7500'`} {
-		if !strings.Contains(h.Health[1].Base64, want) {
-			t.Errorf("the settings are %s, without %s", h.Health[1].Base64, want)
-		}
+	settings, err := base64.StdEncoding.DecodeString(h.Health[1].Base64)
+	want = "HEALTH_NODE='node01'\nHEALTH_CHECKS='disks my.own'\nHEALTH_LIMIT='60'\nHEALTH_GRES='gpu:a100:4'\n"
+	if string(settings) != want || err != nil {
+		t.Errorf("the settings are %q, error %v", settings, err)
+	}
+	memory, err := base64.StdEncoding.DecodeString(h.Health[2].Base64)
+	if string(memory) != "7500" || err != nil {
+		t.Errorf("the memory is %q, error %v", memory, err)
+	}
+	c.Groups[0].Slurm = nil
+	h = newInventory(c, testInstances(), nil).hosts["node01"]
+	if !strings.Contains(h.Health[2].Base64, "slurm_conf_hardware") {
+		t.Errorf("the memory of a group that does not declare it is %q", h.Health[2].Base64)
 	}
 }
