@@ -90,7 +90,9 @@ func (o *operation) tellSlurm(ctx context.Context, reason string, unhealthy bool
 	boots := o.change.Action == reconfigure.Replace || o.change.Action.Boots()
 	renewed := o.instance.cleaned || o.progress.get().touched && boots
 	compute := o.change.Node != o.round.Cluster.Control.Name
-	if compute && o.persistent() && (state.Rebooting() || (renewed || unhealthy) && !state.Running()) {
+	drains := o.persistent() && (state.Rebooting() || (renewed || unhealthy) && !state.Running()) ||
+		unhealthy && o.change.Action == reconfigure.CheckHealth
+	if compute && drains {
 		err = o.update(ctx, updateDrain, reason)
 	}
 	if !o.awaited(state) {

@@ -58,3 +58,65 @@ func TestAPersistentNodeThatIsUnhealthyStaysDrained(t *testing.T) {
 		}
 	})
 }
+
+// checks plans health checks of nodes.
+func (l *lab) checks(nodes ...string) {
+	l.wants(reconfigure.CheckHealth, nodes...)
+	for i := range l.plan.Changes {
+		l.plan.Changes[i].Reason = reconfigure.PurposeHealth
+	}
+}
+
+func TestANodeIsDrainedDuringItsHealthCheck(t *testing.T) {
+	test(t, func(l *lab) {
+		l.checks("p1")
+		l.wantVerdicts(map[string]string{"p1": "done"})
+		l.wantOrder("drain p1: health check", "check health of p1", "undrain p1")
+		l.want("state", simulate.Node{State: "IDLE"}.State, l.Node("p1").State)
+	})
+}
+
+func TestANodeThatDoesNotPassStaysDrainedUntilItPasses(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.Unhealthy, "p1")
+		l.checks("p1")
+		l.wantVerdicts(map[string]string{"p1": "failed verify: unhealthy"})
+		l.want("reason", "reconfigure: unhealthy: unhealthy", l.Node("p1").Reason)
+		l.want("state", "IDLE+DRAIN", l.Node("p1").State)
+		l.wantNever("undrain", "down", "power_down")
+		l.Clear(simulate.Unhealthy)
+		l.restart()
+		l.checks("p1")
+		l.wantVerdicts(map[string]string{"p1": "done"})
+		l.want("state", "IDLE", l.Node("p1").State)
+	})
+}
+
+func TestAHealthCheckKeepsTheDrainOfSomebodyElse(t *testing.T) {
+	for _, healthy := range []bool{true, false} {
+		test(t, func(l *lab) {
+			if !healthy {
+				l.Order(simulate.Unhealthy, "p1")
+			}
+			l.Drained("a disk is replaced", "p1")
+			l.checks("p1")
+			verdicts := l.carry()
+			l.want("done", healthy, verdicts["p1"] == "done")
+			l.want("reason", "a disk is replaced", l.Node("p1").Reason)
+			l.wantNever("undrain", "drain")
+		})
+	}
+}
+
+func TestANodeWithAJobIsNotChecked(t *testing.T) {
+	test(t, func(l *lab) {
+		l.checks("p1")
+		l.StartJob("p1")
+		l.wantVerdicts(map[string]string{"p1": "failed drain: a job has begun on it, so it is not checked"})
+		l.want("class", reconfigure.ClassBusy, l.classes["p1"])
+		l.wantNever("check health")
+		if n := l.Node("p1"); strings.Contains(n.State, "DRAIN") || !n.Job {
+			l.Errorf("p1 is %+v", n)
+		}
+	})
+}

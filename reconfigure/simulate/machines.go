@@ -250,6 +250,25 @@ func (p *play) configure(ctx context.Context, node string) error {
 	return nil
 }
 
+// CheckHealth runs the health checks on an instance that is configured.
+func (w *World) CheckHealth(ctx context.Context, i reconfigure.Instance) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	s := w.server(i.ID)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s == nil || !s.up || !s.configured:
+		return failure{NoSSH}
+	}
+	w.log("check health of", nodeset.Of(i.Node))
+	if w.struck(Unhealthy, i.Node) {
+		return reconfigure.Classify(reconfigure.ClassUnhealthy, failure{Unhealthy})
+	}
+	return nil
+}
+
 // unhealthy returns the failure of the health check of an instance whose slurmd is to start. The instance stays without
 // slurmd.
 func (w *World) unhealthy(s *server, node string) error {
