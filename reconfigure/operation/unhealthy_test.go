@@ -11,7 +11,7 @@ import (
 
 func TestAStoppedNodeThatIsUnhealthyIsRetriedOnAFreshInstance(t *testing.T) {
 	resting(t, reconfigure.IdleStop, func(l *lab) {
-		was := l.Node("p3").Instance.ID
+		was, before := l.Node("p3").Instance.ID, len(l.Calls())
 		l.resumed("p3")
 		c := l.change("p3")
 		c.Deadline, c.Retries = time.Now().Add(9*time.Minute), 1
@@ -24,6 +24,13 @@ func TestAStoppedNodeThatIsUnhealthyIsRetriedOnAFreshInstance(t *testing.T) {
 		if l.Node("p3").Instance.ID == was {
 			l.Error("it has the same instance")
 		}
+		runs := 0
+		for _, call := range l.since(before) {
+			if strings.HasPrefix(call, "configure p3") {
+				runs++
+			}
+		}
+		l.want("runs of the playbooks, all on the fresh instance", 1, runs)
 	})
 }
 
@@ -59,6 +66,20 @@ func TestAPersistentNodeThatIsUnhealthyStaysDrained(t *testing.T) {
 	})
 }
 
+// The tool starts slurmd of a persistent node that has ended, for example.
+func TestAPersistentNodeThatIsOnlyConfiguredAndUnhealthyIsDrained(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Switch("p1", reconfigure.PowerOff)
+		l.Switch("p1", "") // slurmd does not start at boot
+		l.wants(reconfigure.Configure, "p1")
+		l.Order(simulate.Unhealthy, "p1")
+		l.wantVerdicts(map[string]string{"p1": "failed configure: unhealthy"})
+		if n := l.Node("p1"); !strings.Contains(n.State, "DRAIN") {
+			l.Errorf("p1 is %+v", n)
+		}
+	})
+}
+
 // checks plans health checks of nodes.
 func (l *lab) checks(nodes ...string) {
 	l.wants(reconfigure.CheckHealth, nodes...)
@@ -78,17 +99,21 @@ func TestANodeIsDrainedDuringItsHealthCheck(t *testing.T) {
 
 func TestANodeThatDoesNotPassStaysDrainedUntilItPasses(t *testing.T) {
 	test(t, func(l *lab) {
-		l.Order(simulate.Unhealthy, "p1")
-		l.checks("p1")
-		l.wantVerdicts(map[string]string{"p1": "failed verify: unhealthy"})
-		l.want("reason", "reconfigure: unhealthy: unhealthy", l.Node("p1").Reason)
-		l.want("state", "IDLE+DRAIN", l.Node("p1").State)
+		l.Have("p3")
+		l.Order(simulate.Unhealthy, "p1", "p3")
+		l.checks("p1", "p3")
+		l.wantVerdicts(map[string]string{"p1": "failed verify: unhealthy", "p3": "failed verify: unhealthy"})
+		for node, state := range map[string]string{"p1": "IDLE+DRAIN", "p3": "IDLE+CLOUD+DRAIN"} {
+			l.want("reason", "reconfigure: unhealthy: unhealthy", l.Node(node).Reason)
+			l.want("state", state, l.Node(node).State)
+		}
 		l.wantNever("undrain", "down", "power_down")
 		l.Clear(simulate.Unhealthy)
 		l.restart()
-		l.checks("p1")
-		l.wantVerdicts(map[string]string{"p1": "done"})
+		l.checks("p1", "p3")
+		l.wantVerdicts(map[string]string{"p1": "done", "p3": "done"})
 		l.want("state", "IDLE", l.Node("p1").State)
+		l.want("state", "IDLE+CLOUD", l.Node("p3").State)
 	})
 }
 
