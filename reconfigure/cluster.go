@@ -101,9 +101,23 @@ type NodeGroup struct {
 	// MaxAge is the maximum age of an instance of the group. An older one is replaced when its jobs have ended; 0: no
 	// maximum.
 	MaxAge time.Duration
+	// HealthChecks are the names of the checks that a node must pass before its slurmd starts, in their order: scripts of
+	// the site, or shipped ones; none: it is not checked.
+	HealthChecks []string
+	// HealthLimit is the time limit of each of these checks.
+	HealthLimit time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }
+
+// HealthFolder is the folder of the health checks on a node.
+const HealthFolder = "/etc/slurm/health"
+
+// SiteHealthFolder is where a site has its own health checks, below the cluster directory.
+const SiteHealthFolder = "ansible/files/health"
+
+// ShippedHealthChecks are the names of the health checks in the binary.
+func ShippedHealthChecks() []string { return []string{"disks", "gpus", "memory"} }
 
 // WhenIdle is what to do with an idle instance.
 type WhenIdle string

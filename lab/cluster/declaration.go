@@ -77,12 +77,14 @@ type NodeGroup struct {
 	MinNodes int    `yaml:"min_nodes"`
 	MaxNodes int    `yaml:"max_nodes"`
 	// KeepPorts is nil if reconfigure chooses.
-	KeepPorts *bool          `yaml:"keep_ports,omitempty"`
-	WhenIdle  string         `yaml:"when_idle,omitempty"`
-	MaxAge    string         `yaml:"max_age,omitempty"`
-	Features  []string       `yaml:"features"`
-	Gres      string         `yaml:"gres"`
-	Slurm     map[string]any `yaml:"slurm"`
+	KeepPorts *bool    `yaml:"keep_ports,omitempty"`
+	WhenIdle  string   `yaml:"when_idle,omitempty"`
+	MaxAge    string   `yaml:"max_age,omitempty"`
+	Features  []string `yaml:"features"`
+	Gres      string   `yaml:"gres"`
+	// HealthCheck names scripts in ansible/files/health, and shipped ones.
+	HealthCheck []string       `yaml:"health_check,omitempty"`
+	Slurm       map[string]any `yaml:"slurm"`
 }
 
 // Partition is one of Slurm's partitions.

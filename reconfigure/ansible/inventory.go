@@ -45,6 +45,9 @@ type hostVars struct {
 	Group   string `json:"node_group"`
 	// Site has the site's files for the node, in the form that the module converge takes.
 	Site []siteFile `json:"site_files,omitempty"`
+	// Health has the files of the node's health checks, in the same form, and HealthProgram the program that runs them.
+	Health        []siteFile `json:"health_files,omitempty"`
+	HealthProgram string     `json:"health_program,omitempty"`
 }
 
 // siteFile is a file for the node; its fields are Ansible templates.
@@ -97,6 +100,7 @@ func newInventory(
 			}
 			if own := inv.hosts[node]; nodeGroup != reconfigure.ControlGroup {
 				own.Site = siteFiles(site, node)
+				own.Health, own.HealthProgram = healthFiles(c, node)
 				inv.hosts[node] = own
 			}
 		}

@@ -102,6 +102,10 @@ func contents(settings map[string]value[string]) (made map[string]string) {
 }
 
 func (g group) nodeGroup() reconfigure.NodeGroup {
+	var limit time.Duration
+	if len(g.healthCheck.is) > 0 {
+		limit = seconds(g.healthLimit)
+	}
 	return reconfigure.NodeGroup{
 		Name:   g.name.is,
 		Prefix: g.prefix.is,
@@ -117,7 +121,18 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		Gres:       g.gres.is,
 		MaxAge:     duration(g.maxAge.is),
 		Slurm:      contents(g.slurm),
+
+		HealthChecks: names(g.healthCheck.is),
+		HealthLimit:  limit,
 	}
+}
+
+// names returns nil where none is declared.
+func names(all []value[string]) (made []string) {
+	for _, v := range all {
+		made = append(made, v.is)
+	}
+	return made
 }
 
 // keepsPorts returns keep_ports. Its default is false for a large group: the ports would use addresses and quota for

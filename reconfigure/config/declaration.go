@@ -56,6 +56,8 @@ type group struct {
 	maxAge          value[string]
 	maxStopped      value[int]
 	features        value[[]value[string]]
+	healthCheck     value[[]value[string]]
+	healthLimit     value[int]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -218,6 +220,7 @@ func (g *group) schema() object {
 	g.whenIdle.is = string(reconfigure.IdleDelete)
 	g.width.preset(usualWidth)
 	g.min.preset(0)
+	g.healthLimit.preset(usualHealthLimit)
 	schema := g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     byDefault("the group's name, with - instead of _", text(&g.prefix, nodePrefix)),
@@ -231,12 +234,21 @@ func (g *group) schema() object {
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(&g.features, feature())},
 		"gres":        optional{text(&g.gres, maybe(gres()))},
-		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
+		"health_check": optional{texts(&g.healthCheck, like(`[A-Za-z0-9][A-Za-z0-9._-]*`,
+			"is not the name of a script: letters, digits and . _ -"))},
+		"health_limit": optional{timespan(&g.healthLimit, 1, mostHealthLimit)},
+		"slurm":        optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
 	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
 	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
 	return schema
 }
+
+// The time limit of a health check, in seconds.
+const (
+	usualHealthLimit = 30
+	mostHealthLimit  = 600
+)
 
 // usualWidth is a width that seldom has to change, which would rename the nodes.
 const usualWidth = 3

@@ -51,6 +51,8 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 			p.destroy(r)
 		case reconfigure.MakeImage:
 			p.image(p.withoutUnknown(r))
+		case reconfigure.CheckNodes:
+			p.check(p.withoutUnknown(r))
 		default:
 			p.rejectAll(r, "unknown mode "+string(r.Mode))
 		}

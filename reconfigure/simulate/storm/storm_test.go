@@ -122,7 +122,7 @@ func nodeFaults() []simulate.Fault {
 		simulate.NoSSH,
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
 		simulate.RegistersLate, simulate.OtherImage, simulate.NoImage, simulate.ImageLost, simulate.NotReached,
-		simulate.NotSent, simulate.NotListed,
+		simulate.NotSent, simulate.NotListed, simulate.Unhealthy,
 	}
 }
 
