@@ -22,6 +22,10 @@ func initFrom(c *cli.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	if s.Cluster.Attached() {
+		return usagef(c, "%s has control_node.existing: run `reconfigure detach` there, make the site folder by hand, and "+
+			"run `reconfigure attach` in it", s.DeclarationFile())
+	}
 	plan, err := client.PlanFromCheckout(c.Context, s, dir)
 	if errors.Is(err, client.ErrSiteExists) {
 		return usagef(c, "%v", err)
