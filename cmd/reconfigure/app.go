@@ -46,6 +46,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			jobsCommand(),
 			reportCommand(),
 			hostsCommand(),
+			serveCommand(),
 			waitCommand(),
 			cancelCommand(),
 			pauseCommand(),

@@ -41,6 +41,7 @@ var arrows = map[string]string{
 	"explain":                 ". nodeset text snapshot plan usage",
 	"notify":                  ". nodeset reconcile",
 	"metrics":                 ". nodeset sleep snapshot reconcile usage",
+	"web":                     ". nodeset text snapshot reconcile status usage explain",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"backup":                  "",
@@ -69,9 +70,9 @@ var arrows = map[string]string{
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
 		"notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
-		"check attach slurmconf terraform ansible sitefiles backup site worker",
+		"check attach slurmconf terraform ansible sitefiles backup site worker reconcile metrics web",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
-		"worker client",
+		"worker client web",
 }
 
 // TestArrows parses the imports of every file of the product. It reads the files itself: with `go list`, the test's
