@@ -33,6 +33,7 @@ type groupView struct {
 	Bar         []slice
 	Max, Exists int
 	Known       bool // the instances are known
+	Drifts      int  // outdated nodes; 0 also if they are unknown
 	Today, Week usage.Typical
 }
 
@@ -97,6 +98,9 @@ func newStart(
 		view := groupView{
 			Group: g, Bar: barOf(r.Nodes, g.Group, a.Seen), Today: ready.today[g.Group], Week: ready.week[g.Group],
 			Known: a.Seen.Asked(snapshot.Terraform),
+		}
+		if g.Outdated != nil {
+			view.Drifts = *g.Outdated
 		}
 		if declared, err := reconfigure.GroupNamed(c.Groups, g.Group); err == nil {
 			view.Max = declared.Max

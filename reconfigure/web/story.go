@@ -165,6 +165,7 @@ func (s *Server) node(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	slices.Reverse(lives)
+	slices.Reverse(v.Steps)
 	v.Node = &nodeView{Group: group, Lives: lives[:min(len(lives), perPage)]}
 	if i := slices.IndexFunc(report.Nodes, func(n status.Node) bool { return n.Node == name }); i >= 0 {
 		v.Node.Now = &report.Nodes[i]

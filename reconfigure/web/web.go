@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // Journal reads the journal. The methods are those of package journal.
@@ -222,7 +224,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v view,
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes()) // the reader may be gone
+	_, _ = io.WriteString(w, text.Printable(b.String())) // the reader may be gone
 }
 
 // content executes the template of a view, for the body of the layout.

@@ -159,7 +159,7 @@ type tick struct {
 // ticks returns the times to label, at most ten.
 func (w window) ticks(zone *time.Location) (all []tick) {
 	steps := []time.Duration{
-		10 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+		10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 		48 * time.Hour, 7 * 24 * time.Hour, 14 * 24 * time.Hour,
 	}
 	step := steps[len(steps)-1]
