@@ -58,6 +58,7 @@ func browse(t *testing.T) *tab {
 		t.Fatal(err)
 	}
 	call(b, log.Enable, cdp.Empty{})
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	t.Cleanup(func() {
 		b.lock.Lock()
 		defer b.lock.Unlock()

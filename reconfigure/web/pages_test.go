@@ -185,8 +185,8 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shoot("page-overview", "", 1200, 900, false, nil)
-	shoot("page-timeline", "timeline?window=6h", 1200, 900, true, func() { b.hoverRow("node09", 0.6) })
+	shoot("page-overview", "", 1200, 780, false, nil)
+	shoot("page-timeline", "timeline?window=6h", 1200, 900, true, func() { b.hoverRow("node06", 0.8) })
 	if os.Getenv("EIFFEL_SCREENSHOTS_ALL") == "" {
 		return
 	}

@@ -289,18 +289,24 @@ func newCampaign(c reconfigure.Campaign, now time.Time) *campaignView {
 
 // driftView lists the nodes that differ from the declaration.
 type driftView struct {
-	Nodes []status.Node
+	Nodes []status.Node // the first ones
+	All   nodeset.NodeSet
 	Known bool
 }
 
 func (s *Server) drift(r *http.Request) (view, error) {
 	report, answers, err := s.report(r.Context())
 	v := driftView{Known: answers.Seen.Asked(snapshot.Cloud) && answers.Seen.Asked(snapshot.Terraform)}
+	var names []string
 	for _, n := range report.Nodes {
-		if len(n.Outdated) > 0 {
+		if len(n.Outdated) == 0 {
+			continue
+		}
+		if names = append(names, n.Node); len(names) <= perList {
 			v.Nodes = append(v.Nodes, n)
 		}
 	}
+	v.All = nodeset.Of(names...)
 	return view{"Drift", "drift", v}, err
 }
 

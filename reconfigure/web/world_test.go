@@ -113,6 +113,7 @@ type storm struct {
 	jobs    []*job
 	next    int64
 	idle    map[string]time.Time
+	look    reconcile.Look
 }
 
 // job is a job in the storm.
@@ -174,6 +175,14 @@ func (w *storm) faults(minute, of int) {
 		w.Order(simulate.NoSSH, w.Cluster().Groups[0].Nodes().Names()...)
 	case of - 30:
 		w.Switch("node01", reconfigure.PowerOff)
+	case of - 25:
+		w.look = w.compare(w.sees())
+	case of - 1: // a request that is at work at the end
+		states, err := w.States(context.Background(), nodeset.NodeSet{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.submits(w.Cluster().Groups[1], states, w.used())
 	}
 }
 
@@ -188,17 +197,12 @@ func (w *storm) minute(n int) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	used := map[string]bool{}
 	for _, j := range w.jobs {
 		w.moves(j, states, now)
-		if j.Ended.IsZero() {
-			for node := range j.Nodes.All() {
-				used[node] = true
-			}
-		}
 	}
+	used := w.used()
 	if w.random.IntN(100) < 12 || n == 2 {
-		w.submits(states, used)
+		w.submits(w.Cluster().Groups[w.random.IntN(5)/4], states, used)
 	}
 	for node, since := range w.idle {
 		if !used[node] && now.Sub(since) > 15*time.Minute && states[node].Usable() {
@@ -208,6 +212,19 @@ func (w *storm) minute(n int) {
 			w.PoweredDown(node)
 		}
 	}
+}
+
+// used returns the nodes of jobs.
+func (w *storm) used() map[string]bool {
+	used := map[string]bool{}
+	for _, j := range w.jobs {
+		if j.Ended.IsZero() {
+			for node := range j.Nodes.All() {
+				used[node] = true
+			}
+		}
+	}
+	return used
 }
 
 // moves starts and ends a job.
@@ -243,10 +260,9 @@ func (w *storm) moves(j *job, states map[string]reconfigure.NodeState, now time.
 	w.keeps(j)
 }
 
-// submits submits a job for free nodes.
-func (w *storm) submits(states map[string]reconfigure.NodeState, used map[string]bool) {
+// submits submits a job for free nodes of a group.
+func (w *storm) submits(group reconfigure.NodeGroup, states map[string]reconfigure.NodeState, used map[string]bool) {
 	var free []string
-	group := w.Cluster().Groups[w.random.IntN(5)/4]
 	for node := range group.Nodes().All() {
 		if s := states[node]; !used[node] && (s.PoweredDown() || s.Usable()) && !s.Down() {
 			free = append(free, node)
@@ -346,18 +362,36 @@ func (w *storm) observer(j *memory.Journal) snapshot.Observer {
 	}
 }
 
-// leaves returns the scene after the storm.
-func (w *storm) leaves() scene {
-	ctx := context.Background()
-	seen, err := w.observer(w.journal).Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+// sees returns a snapshot.
+func (w *storm) sees() snapshot.Snapshot {
+	seen, err := w.observer(w.journal).Observe(context.Background(), snapshot.Scope{Servers: true, Declared: true})
 	if err != nil {
 		w.Fatal(err)
 	}
+	return seen
+}
+
+// compare returns the next comparison of the sources.
+func (w *storm) compare(seen snapshot.Snapshot) reconcile.Look {
+	pending, err := w.journal.Pending(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	busy := reconcile.Busy{}
+	for _, r := range pending {
+		busy.Nodes = busy.Nodes.Union(r.Nodes)
+	}
+	findings := reconcile.Compare(w.Cluster(), seen, busy, time.Hour, reconfigure.CloudCommands{})
+	_, look := w.look.Next(w.Cluster(), seen, findings, time.Hour)
+	return look
+}
+
+// leaves returns the scene after the storm.
+func (w *storm) leaves() scene {
+	seen := w.sees()
 	room := reconfigure.Room{
 		Limit: reconfigure.Use{Instances: 40, Cores: 640, RAM: 2560 << 10},
 		Used:  reconfigure.Use{Instances: len(seen.Instances), Cores: 16 * len(seen.Instances), RAM: len(seen.Instances) << 16},
 	}
-	findings := reconcile.Compare(w.Cluster(), seen, reconcile.Busy{}, time.Hour, reconfigure.CloudCommands{})
-	_, look := reconcile.Look{}.Next(w.Cluster(), seen, findings, time.Hour)
-	return scene{w.Cluster(), w.journal, web.Answers{Seen: seen, Room: &room}, look, time.Now()}
+	return scene{w.Cluster(), w.journal, web.Answers{Seen: seen, Room: &room}, w.compare(seen), time.Now()}
 }
