@@ -111,7 +111,7 @@ func hostile(t *testing.T, evil string) scene {
 		{Node: "node05", Kind: reconcile.Silent, Detail: evil, Server: evil, Command: evil + " {NODES}"},
 		{Node: "node06", Kind: reconcile.Kind(evil), Detail: evil, Command: evil},
 	}, Unreachable: []snapshot.Unreachable{{Source: snapshot.Cloud, Reason: evil}}}
-	return scene{cluster, j, web.Answers{Seen: seen}, look, now}
+	return scene{cluster: cluster, journal: j, answers: web.Answers{Seen: seen}, look: look, now: now, holder: evil, since: now}
 }
 
 // hostileViews are the pages of a hostile scene, also with a text in the address.

@@ -620,6 +620,9 @@ func momentLines(lives []reconfigure.Life, failures []reconfigure.Event, at time
 			line += ", ready in " + text.Span(l.Registered.Sub(l.Planned))
 		}
 		lines = append(lines, text.Clip(text.OneLine(line), 300))
+		if l.Failed != "" && len(failures) == 0 {
+			lines = append(lines, text.Clip(text.OneLine("it did not become ready: "+l.Failed), 300))
+		}
 	}
 	for _, e := range failures[max(len(failures)-3, 0):] {
 		lines = append(lines, text.Clip(text.OneLine(fmt.Sprintf("%s failed (%s): %s", e.Phase,

@@ -52,12 +52,14 @@ type scene struct {
 	answers web.Answers
 	look    reconcile.Look
 	now     time.Time
+	holder  string // the worker
+	since   time.Time
 }
 
 // server returns the pages of a scene.
 func (s scene) server(t testing.TB) *web.Server {
 	return web.New(t.Context(), web.Sources{
-		Journal: book{s.journal}, Cluster: func() reconfigure.Cluster { return s.cluster },
+		Journal: book{s.journal, s.holder, s.since}, Cluster: func() reconfigure.Cluster { return s.cluster },
 		Ask:  func(context.Context) (web.Answers, error) { return s.answers, nil },
 		Last: func() (reconcile.Look, error) { return s.look, nil },
 		Log:  slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return s.now },
@@ -74,8 +76,14 @@ func empty(t *testing.T) scene {
 	return scene{cluster: declared(), journal: memory.New(), answers: web.Answers{Seen: seen}, now: time.Now()}
 }
 
-// book is a journal in memory with an empty gate.
-type book struct{ *memory.Journal }
+// book is a journal in memory with an empty gate, and with the worker that held the lease at the end of the scene.
+type book struct {
+	*memory.Journal
+	holder string
+	since  time.Time
+}
+
+func (b book) HolderSince(context.Context) (string, time.Time) { return b.holder, b.since }
 
 func (book) KeyUses(context.Context) ([]reconfigure.KeyUse, error) { return nil, nil }
 
@@ -393,5 +401,10 @@ func (w *storm) leaves() scene {
 		Limit: reconfigure.Use{Instances: 40, Cores: 640, RAM: 2560 << 10},
 		Used:  reconfigure.Use{Instances: len(seen.Instances), Cores: 16 * len(seen.Instances), RAM: len(seen.Instances) << 16},
 	}
-	return scene{w.Cluster(), w.journal, web.Answers{Seen: seen, Room: &room}, w.compare(seen), time.Now()}
+	s := scene{
+		cluster: w.Cluster(), journal: w.journal, answers: web.Answers{Seen: seen, Room: &room}, look: w.compare(seen),
+		now: time.Now(),
+	}
+	s.holder, s.since = w.journal.HolderSince(context.Background())
+	return s
 }
