@@ -19,7 +19,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/web"
 )
 
-// crowd is a cluster of many nodes. Each gets an instance a day; one in fifty fails, and each instance runs a job.
+// crowd is a cluster of many nodes. Each gets an instance a day; one in fifty fails, and one in ten of the others runs a
+// job.
 type crowd struct {
 	nodes, days int
 	journal     *journal.Journal
@@ -73,10 +74,12 @@ func newCrowd(t testing.TB, nodes, days int) crowd {
 				})
 			} else {
 				l.Booted, l.Configured, l.Registered = from.Add(time.Minute), from.Add(2*time.Minute), from.Add(125*time.Second)
-				runs = append(runs, reconfigure.JobRun{
-					ID: int64(day*nodes + i + 1), User: "anna", Partition: "main", State: "COMPLETED", Nodes: nodeset.Of(node),
-					Submitted: from, Started: l.Registered, Ended: from.Add(8 * time.Hour),
-				})
+				if (i+day)%10 == 1 {
+					runs = append(runs, reconfigure.JobRun{
+						ID: int64(day*nodes + i + 1), User: "anna", Partition: "main", State: "COMPLETED", Nodes: nodeset.Of(node),
+						Submitted: from, Started: l.Registered, Ended: from.Add(8 * time.Hour),
+					})
+				}
 			}
 			events = append(events, reconfigure.Event{Node: node, Life: &l})
 		}
