@@ -80,6 +80,9 @@ func New(ctx context.Context, s Sources) *Server {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
+	lives := &recent{Journal: s.Journal, now: s.Now}
+	s.Journal = lives
+	go func() { _, _, _ = lives.settled(ctx, s.Now()) }() // the first page need not wait for it; it repeats an error
 	server := &Server{Sources: s, hours: map[string]*cached[hoursView]{}}
 	for name := range periods {
 		server.hours[name] = new(cached[hoursView])
