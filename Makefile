@@ -195,7 +195,11 @@ nightly: ## play new random storms for an hour (NIGHT=1h), count them, and print
 
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
-	go test ./cmd/reconfigure ./reconfigure/attach ./reconfigure/explain ./reconfigure/metrics ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
+	go test ./cmd/reconfigure ./reconfigure/attach ./reconfigure/explain ./reconfigure/metrics ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./reconfigure/web ./ansible -update
+
+.PHONY: screenshots
+screenshots: ## draw the pictures of the page in docs/ with Chromium, from a simulated storm
+	EIFFEL_SCREENSHOTS='$(CURDIR)/docs' go test -count 1 -run TestScreenshots ./reconfigure/web
 
 .PHONY: bench
 bench: tools ## measure ratios on this machine, and write docs/how-it-works/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)

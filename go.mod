@@ -7,6 +7,8 @@ require (
 	github.com/agext/levenshtein v1.2.1
 	github.com/apenella/go-ansible/v2 v2.4.0
 	github.com/cenkalti/backoff/v5 v5.0.3
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/cpuguy83/go-md2man/v2 v2.0.7
 	github.com/digitalocean/go-libvirt v0.0.0-20240916165608-bff44a349d9d

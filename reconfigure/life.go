@@ -68,3 +68,10 @@ type JobRun struct {
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
 }
+
+// LifeFilter selects lives. Each field that is not zero must match.
+type LifeFilter struct {
+	Since, Until time.Time // the instance existed between them, both included
+	Nodes        []string  // of one of these nodes
+	Host, Image  string    // as in Life
+}

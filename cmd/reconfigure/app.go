@@ -48,6 +48,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			jobsCommand(),
 			reportCommand(),
 			hostsCommand(),
+			serveCommand(),
 			waitCommand(),
 			cancelCommand(),
 			pauseCommand(),

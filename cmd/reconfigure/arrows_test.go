@@ -41,6 +41,7 @@ var arrows = map[string]string{
 	"explain":                 ". nodeset text snapshot plan usage",
 	"notify":                  ". nodeset reconcile",
 	"metrics":                 ". nodeset sleep snapshot reconcile usage",
+	"web":                     ". nodeset text snapshot reconcile status usage explain",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"backup":                  "",
@@ -70,9 +71,9 @@ var arrows = map[string]string{
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
 		"notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
-		"check attach slurmconf terraform ansible sitefiles backup site worker",
-	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check attach slurm site " +
-		"worker client",
+		"check attach slurmconf terraform ansible sitefiles backup site worker reconcile metrics web",
+	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check attach " +
+		"slurm site worker client web",
 }
 
 // TestArrows parses the imports of every file of the product. It reads the files itself: with `go list`, the test's

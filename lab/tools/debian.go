@@ -17,6 +17,7 @@ func debianPackages() []string {
 		"mmdebstrap", "util-linux", "tar", "procps",
 		"postgresql",
 		"prometheus",                           // its promtool checks the rules
+		"chromium",                             // opens the page in tests
 		"systemd",                              // checks the unit file; it does not run
 		"bash", "fish", "man-db", "rpm", "zsh", // check what a release has
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -14,11 +15,36 @@ import (
 type Look struct {
 	Time     time.Time `json:"time"`
 	Findings []Finding `json:"findings,omitempty"`
+	// Since has the time of the first comparison in a row that had a finding, by node and kind.
+	Since map[string]time.Time `json:"since,omitempty"`
 	// Tried has the time of the last fix of a finding, by node and kind.
 	Tried       map[string]time.Time   `json:"tried,omitempty"`
 	Unreachable []snapshot.Unreachable `json:"unreachable,omitempty"`
 	// Nodes counts the nodes as each source had them.
 	Nodes []Count `json:"nodes,omitempty"`
+}
+
+// since returns the times of findings: that of the last comparison, if it had the finding.
+func (l Look) since(findings []Finding, now time.Time) map[string]time.Time {
+	times := make(map[string]time.Time, len(findings))
+	for _, f := range findings {
+		key := f.Node + " " + string(f.Kind)
+		times[key] = now
+		if was, known := l.Since[key]; known && was.Before(now) {
+			times[key] = was
+		}
+	}
+	return times
+}
+
+// SinceOf returns the time of the first comparison that found this at one of the nodes; zero if unknown.
+func (l Look) SinceOf(nodes nodeset.NodeSet, kind Kind) (first time.Time) {
+	for node := range nodes.All() {
+		if t, known := l.Since[node+" "+string(kind)]; known && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
 }
 
 // StaleAfter is the number of intervals after which a Look is too old to compare with. It is more than one, since a
@@ -45,6 +71,7 @@ func (l Look) Next(
 		next.Tried,
 		func(_ string, at time.Time) bool { return seen.Time.Sub(at) >= again || at.After(seen.Time) },
 	)
+	next.Since = l.since(findings, seen.Time)
 	if age := seen.Time.Sub(l.Time); age <= 0 || age > stale {
 		return nil, next
 	}

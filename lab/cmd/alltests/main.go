@@ -29,6 +29,7 @@ import (
 // ten looks per second; its other tests run the same code with the race detector. The test of the alerts simulates a
 // week.
 const longTests = "^(TestScripts|TestTwoHundredCall.*|TestAHost.*|TestHostileCallers|TestTheBuildIsReproducible|" +
+	"Test.*InABrowser|TestPagesOfManyNodesAreSmall|" +
 	"TestTheJournalInMemoryAgreesWithTheRealOne|TestSQLite|TestAKilledMigrationIsContinued|" +
 	"TestEachAlertFiresOnItsSceneOnly|TestCrashWalk.*|TestACampaignSurvivesEachKill|" +
 	"TestNoRequestIsLostByOutagesAndPauses|TestASuspendWaitsUntilSlurmAnswersAgain|TestEachModeIsRetriedForItsOwnTime)$"
@@ -64,7 +65,7 @@ func run(ctx context.Context, events *lines) error {
 	labs := take(&packages, "/e2e/failure", "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/update",
 		"/e2e/bookworm", "/e2e/security", "/e2e/trixie", "/e2e/hosts", "/lab/e2e/")
 	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal", "/reconfigure/controller",
-		"/reconfigure/metrics")
+		"/reconfigure/metrics", "/reconfigure/web")
 	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them also run with the race detector
 	// These packages start no goroutines, or none that share memory, so they have no data races.
 	plain := take(&packages, "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check", "/config",

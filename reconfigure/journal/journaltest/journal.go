@@ -77,6 +77,8 @@ func Test(t *testing.T, new func(t testing.TB) Setup) {
 		{"what an earlier plan has made lives on", journalRule.lifeGoesOn},
 		{"lives are kept all or none, by the holder of the lease", journalRule.livesAllOrNone},
 		{"the run of a job comes back as it is known last", journalRule.jobRunComesBack},
+		{"instances and jobs of a time are found by node, host, image and failure", journalRule.timelines},
+		{"the pulse changes with each write that a person sees", journalRule.pulse},
 		{"the requests for a job are found", journalRule.requestsForJobs},
 		{"lives and jobs that ended are pruned", journalRule.usageIsPruned},
 	} {

@@ -84,4 +84,9 @@ type Usage interface {
 	JobPosition(ctx context.Context) (int64, error)
 	JobRuns(ctx context.Context, since time.Time, jobs ...int64) ([]reconfigure.JobRun, error)
 	RequestsFor(ctx context.Context, jobs ...int64) ([]reconfigure.Request, error)
+	LivesOf(ctx context.Context, f reconfigure.LifeFilter) ([]reconfigure.Life, error)
+	FailuresOf(ctx context.Context, since, until time.Time, nodes ...string) ([]reconfigure.Event, error)
+	NodesWithLives(ctx context.Context, since, until time.Time) ([]string, error)
+	RunsBetween(ctx context.Context, since, until time.Time, limit int) (runs []reconfigure.JobRun, all bool, err error)
+	Pulse(ctx context.Context) (string, error)
 }

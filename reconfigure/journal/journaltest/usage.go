@@ -113,6 +113,107 @@ func (j journalRule) livesAllOrNone() {
 	j.wantLives(0)
 }
 
+func (j journalRule) timelines() {
+	first, second, other := lifeOf("n2", "i1", 1, 1), lifeOf("n2", "i2", 1, 5), lifeOf("n1", "i3", 1, 2)
+	first.Host, second.Host, other.Host = "h1", "h2", "h1"
+	first.Failed, second.Image, other.Image = "no-ssh: no answer", "v2", "v1"
+	j.recordLives(first, other, second, gone("n1", 4))
+	first, other = removedAt(first, 5), removedAt(other, 4)
+	window := func(since, until int) reconfigure.LifeFilter {
+		return reconfigure.LifeFilter{Since: minute(since), Until: minute(until)}
+	}
+	want := func(f reconfigure.LifeFilter, lives ...reconfigure.Life) {
+		j.Helper()
+		got, err := j.LivesOf(j.Context(), f)
+		j.noError(err)
+		j.equal("lives", lives, got)
+	}
+	want(window(0, 9), other, first, second)
+	want(window(0, 1), first)
+	want(window(6, 9), second)
+	want(window(0, 0))
+	f := window(0, 9)
+	f.Nodes = []string{"n1", "n3"}
+	want(f, other)
+	f = window(0, 9)
+	f.Host = "h1"
+	want(f, other, first)
+	f.Image = "v1"
+	want(f, other)
+	for _, c := range []struct {
+		since, until int
+		want         []string
+	}{{0, 9, []string{"n1", "n2"}}, {0, 1, []string{"n2"}}, {5, 9, []string{"n2"}}, {0, 0, nil}} {
+		got, err := j.NodesWithLives(j.Context(), minute(c.since), minute(c.until))
+		j.noError(err)
+		j.equal("nodes", c.want, got)
+	}
+	j.timelineFailures()
+	run := func(id int64, from, to int) reconfigure.JobRun {
+		return reconfigure.JobRun{ID: id, State: "X", Submitted: minute(from), Ended: minute(to)}
+	}
+	open := reconfigure.JobRun{ID: 3, State: "RUNNING", Submitted: minute(3)}
+	j.noError(j.KeepJobRuns(j.Context(), 1, run(1, 0, 2), run(2, 1, 4), open))
+	for _, c := range []struct {
+		since, until, limit int
+		want                []reconfigure.JobRun
+		all                 bool
+	}{
+		{0, 9, 3, []reconfigure.JobRun{run(1, 0, 2), run(2, 1, 4), open}, true}, {0, 9, 2, nil, false},
+		{3, 9, 2, []reconfigure.JobRun{run(2, 1, 4), open}, true}, {0, 0, 1, []reconfigure.JobRun{run(1, 0, 2)}, true},
+	} {
+		got, all, err := j.RunsBetween(j.Context(), minute(c.since), minute(c.until), c.limit)
+		j.noError(err)
+		j.equal("runs", c.want, got)
+		j.equal("completeness", c.all, all)
+	}
+}
+
+func (j journalRule) timelineFailures() {
+	plan := j.begin(j.submit("n1", "n2"))
+	event := func(node string, m int, level reconfigure.Level) reconfigure.Event {
+		return reconfigure.Event{
+			Time: minute(m), Plan: plan, Node: node, Phase: reconfigure.PhaseBoot, Level: level, Message: "no-ssh: x",
+		}
+	}
+	j.noError(j.Record(j.Context(), event("n1", 1, reconfigure.Begun), event("n1", 2, reconfigure.Failed),
+		event("n2", 3, reconfigure.Failed), event("", 3, reconfigure.Failed), event("n1", 9, reconfigure.Failed)))
+	for _, c := range []struct {
+		since, until int
+		nodes, want  []string
+	}{{0, 9, nil, []string{"n1", "n2", "n1"}}, {3, 8, nil, []string{"n2"}}, {0, 9, []string{"n1"}, []string{"n1", "n1"}}} {
+		all, err := j.FailuresOf(j.Context(), minute(c.since), minute(c.until), c.nodes...)
+		j.noError(err)
+		var got []string
+		for _, e := range all {
+			got = append(got, e.Node)
+		}
+		j.equal("failures", c.want, got)
+	}
+}
+
+func (j journalRule) pulse() {
+	last := ""
+	changed := func(what string, want bool) {
+		j.Helper()
+		now, err := j.Pulse(j.Context())
+		j.noError(err)
+		if (now != last) != want {
+			j.Errorf("after %s the pulse is %q, and was %q", what, now, last)
+		}
+		last = now
+	}
+	changed("nothing", true)
+	r := j.submit("n1")
+	changed("a request", true)
+	plan := j.begin(r)
+	j.noError(j.Record(j.Context(), moved(plan, "n1", "up")))
+	changed("an event", true)
+	j.noError(j.Finish(j.Context(), done(r)))
+	changed("an outcome", true)
+	changed("nothing more", false)
+}
+
 func (j journalRule) jobRunComesBack() {
 	waits := reconfigure.JobRun{ID: 7, User: "anna", Partition: "main", State: "CONFIGURING",
 		Nodes: nodeset.Of("n1", "n2"), Submitted: minute(1)}

@@ -1,0 +1,137 @@
+package web_test
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// tab is a tab of a browser.
+type tab struct {
+	*testing.T
+	ctx context.Context
+
+	lock     sync.Mutex
+	problems []string // violations of the policy, errors of scripts, and dialogs
+}
+
+// browse opens a tab of Chromium. At the end of the test, it fails if the page violated its policy, threw an error or
+// opened a dialog.
+func browse(t *testing.T) *tab {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		if testing.Short() {
+			t.Skip("needs Chromium: run `make tools`")
+		}
+		t.Fatal("there is no Chromium: run `make tools`")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox)
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &tab{T: t, ctx: ctx}
+	err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+				b.problem(string(e.Entry.Source) + ": " + e.Entry.Text)
+			}
+		case *runtime.EventExceptionThrown:
+			b.problem("error: " + e.ExceptionDetails.Text)
+		case *page.EventJavascriptDialogOpening:
+			b.problem("dialog: " + e.Message)
+			go func() { _, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{}) }()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(b, log.Enable, cdp.Empty{})
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	t.Cleanup(func() {
+		b.lock.Lock()
+		defer b.lock.Unlock()
+		if len(b.problems) > 0 {
+			t.Errorf("%d problems in the browser:\n%s", len(b.problems), strings.Join(b.problems, "\n"))
+		}
+	})
+	return b
+}
+
+func (b *tab) problem(words string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.problems = append(b.problems, words)
+}
+
+// call calls a command of the browser.
+func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
+	b.Helper()
+	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// get runs an action, and returns its value.
+func get[T any](b *tab, action chromedp.Action[T]) T {
+	b.Helper()
+	value, err := chromedp.Run(b.ctx, action)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return value
+}
+
+func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// size sets the size of the screen, and whether it is dark.
+func (b *tab) size(width, height int64, dark bool) {
+	b.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: height, DeviceScaleFactor: 1,
+	})
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+}
+
+// script returns the value of an expression.
+func script[T any](b *tab, expression string) T {
+	b.Helper()
+	return get(b, chromedp.Evaluate[T](expression))
+}
+
+// wait waits until an expression is true. It may be false, or fail, while the page changes to another one.
+func (b *tab) wait(expression string) {
+	b.Helper()
+	for {
+		if is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")")); err == nil && is {
+			return
+		}
+		select {
+		case <-b.Context().Done():
+			b.Fatal(expression)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
