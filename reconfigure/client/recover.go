@@ -22,14 +22,13 @@ type RecoveredSite struct {
 	Directory string `json:"directory"`
 	Cluster   string `json:"cluster"`
 	ClusterID string `json:"cluster_id"`
-	// Nodes have an instance, and KeptPorts a kept port alone, in Terraform's states; a plan changes nothing of them.
-	Nodes     string   `json:"nodes"`
-	KeptPorts string   `json:"kept_ports"`
-	HostKeys  string   `json:"host_keys"` // nodes whose host keys are known
-	Shared    []string `json:"shared"`    // addresses of the shared resources in the states
-	// Rest is what the next deploy changes of the shared resources.
-	Rest []string        `json:"rest"`
-	Left []recovery.Left `json:"left"` // what could not be imported
+	// Nodes have an instance, and KeptPorts a kept port alone, in Terraform's states; a plan does not change them.
+	Nodes     string          `json:"nodes"`
+	KeptPorts string          `json:"kept_ports"`
+	HostKeys  string          `json:"host_keys"` // nodes whose host keys are known
+	Shared    []string        `json:"shared"`    // addresses of the shared resources in the states
+	Rest      []string        `json:"rest"`      // what the next deploy changes of the shared resources
+	Left      []recovery.Left `json:"left"`      // what could not be imported
 }
 
 // LeftBehindError is the error of a recovery that could not import everything.
@@ -39,11 +38,11 @@ func (e *LeftBehindError) Error() string {
 	return fmt.Sprintf("%d things could not be recovered: see the commands above, then recover again", e.Left)
 }
 
-// Recover rebuilds a cluster directory that has only the declaration and the cloud's credentials: a new journal, in which
-// a pause has begun, the map of nodes, Terraform's states and the host keys, from what the cloud has. It makes and
-// removes nothing in the cloud. asked is the cluster's id; empty: that of the only cluster with the declared name. After
-// a kill, or when an administrator has done what Left says, it may be repeated until the pause ends. A directory with a
-// journal in use or with states is a *RefusedRestore.
+// Recover rebuilds a cluster directory that has only the declaration and the cloud's credentials, from what the cloud
+// has: a new journal, in which a pause has begun, the map of nodes, Terraform's states and the host keys. It makes and
+// removes nothing in the cloud. asked is the cluster's id; empty: that of the only cluster with the declared name.
+// After a kill, or when an administrator has done what Left says, it may be repeated until the pause ends. If the
+// directory has a journal in use or states, the error is a *RefusedRestore.
 func Recover(ctx context.Context, s site.Site, asked string, logger *slog.Logger) (done RecoveredSite, err error) {
 	done = RecoveredSite{
 		Directory: s.Dir, Cluster: s.Cluster.Name, Shared: []string{}, Rest: []string{}, Left: []recovery.Left{},
@@ -93,8 +92,8 @@ func mayRecover(ctx context.Context, s site.Site, log *journal.Journal, id strin
 	begun := paused && pause.By == journal.Recoverer
 	switch {
 	case identity.ID != "" && identity.ID != id:
-		return refuse("%s is the journal of the cluster with the id %s, and the instances have the id %s: if a worker began this "+
-			"journal after the old one was lost, move it away", log.Name(), identity.ID, id)
+		return refuse("%s is the journal of the cluster with the id %s, and the instances have the id %s: if a worker began "+
+			"this journal after the old one was lost, move it away", log.Name(), identity.ID, id)
 	case known && !begun:
 		return refuse("%s knows the nodes of the cluster already: `reconfigure reconcile` shows what differs", log.Name())
 	case begun:
@@ -105,8 +104,8 @@ func mayRecover(ctx context.Context, s site.Site, log *journal.Journal, id strin
 		return err
 	}
 	if left != "" {
-		return refuse("%s exists: if only the journal is lost, `reconfigure deploy` goes on with the files that are there; if "+
-			"they are not this cluster's, move them away", left)
+		return refuse("%s exists: if only the journal is lost, `reconfigure deploy` goes on with the files that are there; "+
+			"if they are not this cluster's, move them away", left)
 	}
 	return nil
 }

@@ -170,8 +170,8 @@ func ClusterID(name string, found map[string][]reconfigure.Server, asked string)
 		return "", fmt.Errorf("the cloud has instances of %d clusters named %q: choose one by --cluster-id: %s", len(ids),
 			name, strings.Join(each, ", "))
 	case len(found[""]) > 0:
-		return "", fmt.Errorf("the %d instances of cluster %q have no cluster id: an early version made them, and they cannot "+
-			"be told from those of another cluster", len(found[""]), name)
+		return "", fmt.Errorf("the %d instances of cluster %q have no cluster id: an early version made them, and they "+
+			"cannot be told from those of another cluster", len(found[""]), name)
 	}
 	return "", fmt.Errorf("the cloud has no instance of a cluster %q: there is nothing to recover; `reconfigure deploy` "+
 		"makes a new cluster", name)

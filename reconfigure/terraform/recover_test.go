@@ -59,8 +59,8 @@ func (c *cluster) lose() Existing {
 	return is
 }
 
-// TestLostStatesAreRecovered has two states, a kept port and a stopped instance. Nothing in the cloud may change, a plan
-// must have no changes, and Terraform must be able to remove an instance then.
+// TestLostStatesAreRecovered has two states, a kept port and a stopped instance. Nothing in the cloud may change, a
+// plan must have no changes, and Terraform must be able to remove an instance then.
 func TestLostStatesAreRecovered(t *testing.T) {
 	t.Parallel()
 	const shard = "standard-1"
@@ -79,7 +79,8 @@ func TestLostStatesAreRecovered(t *testing.T) {
 	moved := c.spec("standard", imageV1)
 	moved.Shard = shard
 	desired["node02"] = moved
-	if failures := c.carryOut(other, planOf(reconfigure.Create, desired, "node02").InShard(shard, nil)); len(failures) > 0 {
+	more := planOf(reconfigure.Create, desired, "node02").InShard(shard, nil)
+	if failures := c.carryOut(other, more); len(failures) > 0 {
 		t.Fatal(failures)
 	}
 	before, ports, entries := c.servers(), c.ports(), c.entries(d, "node01")
@@ -138,8 +139,8 @@ func TestLostStatesAreRecovered(t *testing.T) {
 	}
 }
 
-// TestWhatDiffersIsNotRecovered has an instance that was made from another image than the map says, one that is gone, and
-// a security rule that is missing in the cloud.
+// TestWhatDiffersIsNotRecovered has an instance that was made from another image than the map says, one that is gone,
+// and a security rule that is missing in the cloud.
 func TestWhatDiffersIsNotRecovered(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -78,7 +78,7 @@ func (c *Client) Shared(ctx context.Context, planned []reconfigure.SharedResourc
 
 func (c *Client) groupLike(ctx context.Context, attributes map[string]any) (string, error) {
 	name, description := text(attributes["name"]), text(attributes["description"])
-	pages, err := groups.List(c.network, groups.ListOpts{Name: name}).AllPages(ctx)
+	pages, err := groups.List(c.network, groups.ListOpts{}).AllPages(ctx)
 	if err != nil {
 		return "", c.failed("list the security groups of", err)
 	}
@@ -109,7 +109,7 @@ func single(ids []string, what, command string) (string, error) {
 }
 
 func (c *Client) rulesOf(ctx context.Context, group string) ([]rules.SecGroupRule, error) {
-	pages, err := rules.List(c.network, rules.ListOpts{SecGroupID: group}).AllPages(ctx)
+	pages, err := rules.List(c.network, rules.ListOpts{}).AllPages(ctx)
 	if err != nil {
 		return nil, c.failed("list the rules of security group "+group+" of", err)
 	}
@@ -171,7 +171,7 @@ func (c *Client) keyPairLike(ctx context.Context, attributes map[string]any) (st
 
 func (c *Client) floatingIPLike(ctx context.Context, attributes map[string]any) (string, error) {
 	description := text(attributes["description"])
-	pages, err := floatingips.List(c.network, floatingips.ListOpts{Description: description}).AllPages(ctx)
+	pages, err := floatingips.List(c.network, floatingips.ListOpts{}).AllPages(ctx)
 	if err != nil {
 		return "", c.failed("list the floating IPs of", err)
 	}
