@@ -120,6 +120,10 @@ func recoverInto(
 	if err := log.AdoptIdentity(ctx, done.ClusterID); err != nil {
 		return err
 	}
+	// Instances without an id belong to another cluster of the same name, or to an early version.
+	if err := log.KeepMarked(ctx); err != nil {
+		return err
+	}
 	if err := errors.Join(s.Remember(), s.PutRootModule(ctx)); err != nil {
 		return err
 	}

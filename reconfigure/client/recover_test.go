@@ -48,7 +48,7 @@ func TestOnlyALostClusterIsRecovered(t *testing.T) {
 }
 
 func TestWhatIsLeftIsAnError(t *testing.T) {
-	r := RecoveredSite{Directory: "/site", Cluster: "small", ClusterID: "id", Nodes: "n1", Rest: []string{"Terraform would x"}}
+	r := RecoveredSite{Directory: "/site", ClusterID: "id", Nodes: "n1", Rest: []string{"Terraform would x"}}
 	if err := r.Err(); err != nil {
 		t.Error(err)
 	}
@@ -56,7 +56,9 @@ func TestWhatIsLeftIsAnError(t *testing.T) {
 	if is := (&LeftBehindError{}); !errors.As(r.Err(), &is) || is.Left != 1 {
 		t.Errorf("%v", r.Err())
 	}
-	for _, want := range []string{"instances: n1", "n2: it is SHUTOFF", "\n    openstack server start ID\n", "Terraform would x"} {
+	for _, want := range []string{
+		"instances: n1", "n2: it is SHUTOFF", "\n    openstack server start ID\n", "Terraform would x",
+	} {
 		if said := r.String(); !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
 		}
