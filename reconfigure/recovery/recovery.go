@@ -68,7 +68,7 @@ func Compute(f Facts) Found {
 		}
 		found.Ports[node] = ports[0].ID
 	}
-	if control := f.Cluster.Control.Name; len(f.Servers[control]) == 0 {
+	if control := f.Cluster.Control.Name; control != "" && len(f.Servers[control]) == 0 { // else the site runs it
 		found.Left = append(found.Left, Left{
 			control, "the control node has no instance; after `reconfigure continue` make it", "reconfigure deploy",
 		})

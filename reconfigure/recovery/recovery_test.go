@@ -125,6 +125,15 @@ func TestWhatCannotBeImportedIsNamedWithACommand(t *testing.T) {
 	}
 }
 
+func TestAControlNodeOfTheSiteIsNotMissed(t *testing.T) {
+	f := factsOf(server("p1", "ACTIVE"))
+	f.Cluster.Control = reconfigure.Control{Existing: &reconfigure.ExistingControl{Host: "slurm"}}
+	delete(f.Servers, "control")
+	if got := Compute(f); len(got.Left) > 0 || len(got.Nodes) != 1 {
+		t.Errorf("left %+v, the map %v", got.Left, got.Nodes)
+	}
+}
+
 func TestTheIDIsThatOfTheInstances(t *testing.T) {
 	s := []reconfigure.Server{server("p1", "ACTIVE")}
 	type found = map[string][]reconfigure.Server
