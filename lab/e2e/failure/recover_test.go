@@ -27,6 +27,7 @@ func onHost(name string) string {
 // TestTheDiskOfTheControlHostIsLostWithoutABackup recovers the cluster from the cloud while a job runs. The first call
 // is killed. The job must live, no instance may change, and the next resume and suspend must work.
 func TestTheDiskOfTheControlHostIsLostWithoutABackup(t *testing.T) {
+	onlyInTheMatrix(t)
 	lab.AwaitQuiet(t)
 	job := lab.Job(t, "--nodelist=node02", harness.Until)
 	lab.AwaitJob(t, job, "RUNNING")
