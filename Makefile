@@ -8,6 +8,11 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
+# One set of flags for the program, tests, linters and tools, so that each package is compiled once. `go test -race`
+# needs cgo, which its callers enable.
+export GOFLAGS     := -trimpath
+export CGO_ENABLED := 0
+
 # The bytes depend only on the commit, the release of Go and the platform: no path of this machine, no C compiler. The version is
 # the tag of the commit, or is made from the last tag and the commit; +dirty says that the code was changed. Go asks git status for
 # that, so it gets an index in which the site's declaration is not compared.
@@ -16,7 +21,7 @@ build: ## build bin/reconfigure
 	@index=$$(mktemp) && trap 'rm -f "$$index"' EXIT && \
 	if cp "$$(git rev-parse --git-path index)" "$$index" 2>/dev/null; then \
 		export GIT_INDEX_FILE="$$index"; git update-index --skip-worktree group_vars/all.yml 2>/dev/null || :; fi && \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/reconfigure ./cmd/reconfigure
+	go build -buildvcs=auto -o bin/reconfigure ./cmd/reconfigure
 
 .PHONY: sbom
 sbom: build ## write bin/reconfigure.cdx.json: the modules in bin/reconfigure (CycloneDX)
@@ -131,7 +136,7 @@ release-check: releasecheck tools-systemd tools-provider tools-libvirt tools-vsp
 	bin/releasecheck
 	$(MAKE) fuzz properties
 	$(MAKE) storms STORMS=300
-	GOFLAGS=-race $(MAKE) storms STORMS=30
+	$(MAKE) storms STORMS=30 RACE=-race CGO_ENABLED=1
 
 .PHONY: releasecheck
 releasecheck:
@@ -181,7 +186,7 @@ properties: ## check the properties of the packages with new random values (PROP
 STORMS := 5000
 .PHONY: storms
 storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)
-	go test -count 1 -timeout 0 -run Storm ./reconfigure/simulate/storm -rapid.seed=0 -rapid.checks=$(STORMS)
+	go test $(RACE) -count 1 -timeout 0 -run Storm ./reconfigure/simulate/storm -rapid.seed=0 -rapid.checks=$(STORMS)
 
 NIGHT := 1h
 .PHONY: nightly

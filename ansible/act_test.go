@@ -27,6 +27,22 @@ func TestRunSlurmctldIsRepairedAfterEachKill(t *testing.T) {
 	}
 }
 
+// TestAttachSlurmctldIsRepairedAfterEachKill runs the module with doubles of slurmctld and of Slurm's commands.
+func TestAttachSlurmctldIsRepairedAfterEachKill(t *testing.T) {
+	needs.Lab(t) // it changes owners
+	for _, what := range []string{"refusals", "kills"} {
+		for _, how := range []string{"restart", "reconfigure"} {
+			t.Run(what+" "+how, func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-B", "testdata/attach_slurmctld/kills.py", what, how)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
+	}
+}
+
 // TestANewSlurmConfIsOneAct breaks the connection to the control node while slurmctld is restarted, and then kills the
 // module. slurmctld must run with the slurm.conf that is left, and the job keeps running.
 func TestANewSlurmConfIsOneAct(t *testing.T) {

@@ -5,5 +5,5 @@ import "embed"
 
 // FS has the files that Ansible reads. Folders leave out names that begin with a dot or an underscore.
 //
-//go:embed *.yml ansible.cfg action_plugins callback_plugins empty_roles library module_utils roles vars
+//go:embed *.yml ansible.cfg action_plugins callback_plugins empty_roles health library module_utils roles vars
 var FS embed.FS

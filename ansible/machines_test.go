@@ -467,3 +467,30 @@ restart two
 		m.Errorf("calls of systemctl:\n%s", calls)
 	}
 }
+
+// TestANodeMayBecomeRootSlowly makes sudo on a node take longer than a connection may, as on a busy hypervisor.
+func TestANodeMayBecomeRootSlowly(t *testing.T) {
+	t.Parallel()
+	m := newMachinesWith(t, 11, map[string]string{"/usr/local/bin/sudo": `#!/bin/sh
+echo begun >>/tmp/sudo
+sleep 9
+exec /usr/bin/sudo "$@"
+`})
+	m.boot("node01", 10)
+	m.on("node01", "chmod", "755", "/usr/local/bin/sudo")
+	inventory := filepath.Join(m.dir, "hosts.json")
+	write(t, inventory, fmt.Sprintf(`{"all": {"hosts": {"node01": {"ansible_host": %q, "ansible_user": %q}}}}`,
+		m.instances["node01"].Address, image.LoginUser))
+	cmd := exec.CommandContext(t.Context(), "ansible", "all", "--become", "--inventory", inventory,
+		"--private-key", m.cluster.PrivateKeyFile, "--module-name", "command", "--args", "id -un")
+	cmd.Dir = filepath.Join(m.dir, "ansible")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "ANSIBLE_HOME="+filepath.Join(m.dir, "home"),
+		"ANSIBLE_SSH_COMMON_ARGS=-o UserKnownHostsFile="+filepath.Join(m.dir, "state", "known_hosts"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "root") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if begun := m.on("node01", "cat", "/tmp/sudo"); begun != "begun" {
+		t.Errorf("Ansible began more than once:\n%s", begun)
+	}
+}

@@ -253,7 +253,8 @@ $1 in done { line = up; gsub(/@NAME@/, $1, line); gsub(/@BOOT@/, boot, line); pr
 		s.write("slurm/begin", begin, 0o644),
 		s.write("slurm/others", others.String(), 0o644),
 		s.write("slurm/end", `], "errors": []}`, 0o644),
-		s.write("slurm/up", "@NAME@ "+slurmNode("@NAME@", "@BOOT@", "IDLE", "CLOUD"), 0o644))
+		s.write("slurm/up", "@NAME@ "+slurmNode("@NAME@", "@BOOT@", "IDLE", "CLOUD"), 0o644),
+		s.slurmSays("IDLE", "CLOUD", "POWERED_DOWN"))
 }
 
 // realAnsible returns the path of the real ansible-playbook.

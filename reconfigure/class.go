@@ -24,6 +24,7 @@ const (
 	ClassPlaybook Class = "playbook"     // a task of the playbooks failed on the node
 	// a run of the playbooks ended without a result for the node: the control node or the control host failed
 	ClassAnsible      Class = "ansible-failed"
+	ClassUnhealthy    Class = "unhealthy"    // a health check of its group failed on the node
 	ClassUnregistered Class = "unregistered" // slurmd did not register in time
 	// another process has locked Terraform's state for longer than the lock timeout; nothing was changed
 	ClassLocked  Class = "state-locked"
@@ -38,7 +39,7 @@ const (
 func Classes() []Class {
 	return []Class{
 		ClassQuota, ClassCapacity, ClassRateLimit, ClassCloud, ClassMissing, ClassBoot, ClassSSH, ClassPlaybook,
-		ClassAnsible, ClassUnregistered, ClassLocked, ClassRefused, ClassUnknown, ClassBusy, ClassOther,
+		ClassAnsible, ClassUnhealthy, ClassUnregistered, ClassLocked, ClassRefused, ClassUnknown, ClassBusy, ClassOther,
 	}
 }
 
@@ -48,7 +49,8 @@ func (c Class) NoRoom() bool { return c == ClassQuota || c == ClassCapacity }
 // Boots reports whether the instance was made but did not become ready. The cause may be a broken image, so that all
 // other instances of it fail too.
 func (c Class) Boots() bool {
-	return c == ClassBoot || c == ClassSSH || c == ClassPlaybook || c == ClassUnregistered
+	return c == ClassBoot || c == ClassSSH || c == ClassPlaybook || c == ClassUnhealthy ||
+		c == ClassUnregistered
 }
 
 // Passing reports whether the cause lies outside the node and may end at any time, so that a retry may succeed.
@@ -68,6 +70,7 @@ func (c Class) ForOwner() string {
 		ClassSSH:          "the machine could not be reached",
 		ClassPlaybook:     "the machine could not be set up",
 		ClassAnsible:      "the cluster's own hosts could not set up the machine; an administrator must look at them",
+		ClassUnhealthy:    "the machine did not pass its health check",
 		ClassUnregistered: "the machine was set up, but it did not register with Slurm as declared",
 		ClassLocked:       "something else is changing the cluster's machines at the moment",
 		ClassRefused:      "an administrator must review a change first",

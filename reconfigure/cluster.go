@@ -47,7 +47,7 @@ type Source struct {
 
 // Control is the node that runs slurmctld.
 type Control struct {
-	Name string // empty if Existing is set
+	Name string // the host if Existing is set
 	Source
 	// Existing is a control node that the site runs; nil: the control node is an instance of the cluster.
 	Existing *ExistingControl
@@ -58,6 +58,26 @@ type ExistingControl struct {
 	Host      string // name or IP address, for SSH
 	User      string // account for SSH
 	SlurmConf string // absolute path of slurm.conf there
+	// CIDRs are the networks of the site's nodes, which may connect to ours.
+	CIDRs []string
+	// ByImage reports whether the image of a node configures it.
+	ByImage bool
+	// Command is the command of the site that configures nodes. Without it and ByImage, the playbooks do.
+	Command []string
+}
+
+// ExistingID is the id of the control node's Instance if the site runs it. No cloud has an instance with it.
+const ExistingID = "existing"
+
+// Attached reports whether the site runs the control node.
+func (c Cluster) Attached() bool { return c.Control.Existing != nil }
+
+// ControlUser returns the account for SSH on the control node.
+func (c Cluster) ControlUser() string {
+	if c.Attached() {
+		return c.Control.Existing.User
+	}
+	return c.LoginUser
 }
 
 // NodeGroup is a pool of like nodes. The first Min nodes are persistent, the others up to Max are cloud nodes.
@@ -81,9 +101,23 @@ type NodeGroup struct {
 	// MaxAge is the maximum age of an instance of the group. An older one is replaced when its jobs have ended; 0: no
 	// maximum.
 	MaxAge time.Duration
+	// HealthChecks are the names of the checks that a node must pass before its slurmd starts, in their order: scripts of
+	// the site, or shipped ones; none: it is not checked.
+	HealthChecks []string
+	// HealthLimit is the time limit of each of these checks.
+	HealthLimit time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }
+
+// HealthFolder is the folder of the health checks on a node.
+const HealthFolder = "/etc/slurm/health"
+
+// SiteHealthFolder is where a site has its own health checks, below the cluster directory.
+const SiteHealthFolder = "ansible/files/health"
+
+// ShippedHealthChecks are the names of the health checks in the binary.
+func ShippedHealthChecks() []string { return []string{"disks", "gpus", "memory"} }
 
 // WhenIdle is what to do with an idle instance.
 type WhenIdle string

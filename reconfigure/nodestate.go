@@ -179,6 +179,7 @@ const (
 	PurposeUpdate = "update"
 	PurposeShrink = "shrink"
 	PurposeImage  = "image"
+	PurposeHealth = "health check"
 )
 
 // Withheld reports whether this tool has drained the node for a request that has not changed it yet: the request
@@ -186,8 +187,15 @@ const (
 // It is false for the drain of a node that failed.
 func (s NodeState) Withheld() bool {
 	why, ours := strings.CutPrefix(s.Reason, ReasonPrefix+" ")
-	waits := why == PurposeUpdate || why == PurposeShrink || why == PurposeImage
+	waits := why == PurposeUpdate || why == PurposeShrink || why == PurposeImage ||
+		why == PurposeHealth
 	return s.Drained() && ours && (waits || strings.HasPrefix(why, "control host "))
+}
+
+// Checked reports whether this tool has drained the node for its health check, or since it did not pass it.
+func (s NodeState) Checked() bool {
+	why, ours := strings.CutPrefix(s.Reason, ReasonPrefix+" ")
+	return s.Drained() && ours && (why == PurposeHealth || ClassIn(why) == ClassUnhealthy)
 }
 
 // Cloud reports whether the node is a cloud node: power saving resumes and suspends it (slurm.conf(5), State=CLOUD).

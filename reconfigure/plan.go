@@ -32,6 +32,8 @@ const (
 	// Capture removes the node's own data from its disk, makes an image of the disk in the cloud, and replaces the
 	// instance, or removes it if HandOver is set.
 	Capture Action = "capture"
+	// CheckHealth runs the health checks of the node's group, while the node is drained.
+	CheckHealth Action = "check"
 )
 
 // Provisions reports whether Terraform carries out the action.
@@ -220,7 +222,9 @@ func (p Plan) InShard(shard string, before func(node string) string) Plan {
 // String returns the changes in one line, by action: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
-	for _, a := range []Action{Drain, Undrain, Adopt, Capture, Create, Replace, Start, Reboot, Boot, Configure, Stop, Remove} {
+	for _, a := range []Action{
+		Drain, Undrain, Adopt, Capture, CheckHealth, Create, Replace, Start, Reboot, Boot, Configure, Stop, Remove,
+	} {
 		if nodes := p.Nodes(a); !nodes.Empty() {
 			parts = append(parts, string(a)+" "+nodes.String())
 		}

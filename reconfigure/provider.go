@@ -82,6 +82,8 @@ type RootModule struct {
 	Unset []string
 	// Read converts the attributes of an instance in Terraform's state.
 	Read func(attributes map[string]any) Made
+	// Attributes are those that Read uses: a state of thousands of instances has many more.
+	Attributes []string
 	// Finish adds those attributes to a new instance that Terraform adds when the instance is finished. Nil:
 	// instances are not adopted, and Terraform is not interrupted.
 	Finish func(attributes map[string]any, server Server, networkID string)

@@ -14,17 +14,18 @@ type Mode string
 // The modes. Resume and Suspend are Slurm's power saving. Deploy makes the control node and the persistent nodes, and
 // configures all existing nodes. Update makes nodes as declared now, or reboots them. Enlarge makes the missing
 // persistent nodes, Shrink removes those above the minimum, Resize does both. Destroy removes the whole cluster.
-// MakeImage makes an image of a node.
+// MakeImage makes an image of a node. CheckNodes runs the health checks of idle nodes.
 const (
-	Resume    Mode = "resume"
-	Suspend   Mode = "suspend"
-	Update    Mode = "update"
-	Enlarge   Mode = "enlarge"
-	Shrink    Mode = "shrink"
-	Resize    Mode = "resize"
-	Deploy    Mode = "deploy"
-	Destroy   Mode = "destroy"
-	MakeImage Mode = "image"
+	Resume     Mode = "resume"
+	Suspend    Mode = "suspend"
+	Update     Mode = "update"
+	Enlarge    Mode = "enlarge"
+	Shrink     Mode = "shrink"
+	Resize     Mode = "resize"
+	Deploy     Mode = "deploy"
+	Destroy    Mode = "destroy"
+	MakeImage  Mode = "image"
+	CheckNodes Mode = "check-nodes"
 )
 
 // RequestID is the number of a request in its journal, from 1.

@@ -19,7 +19,7 @@ def is_a(kind):
     return lambda value: isinstance(value, kind)
 
 
-KNOWN = dict.fromkeys(("changed", "failed"), is_a(bool))
+KNOWN = dict.fromkeys(("changed", "failed", "unhealthy"), is_a(bool))
 KNOWN.update(dict.fromkeys(("msg", "stdout", "stderr", "module_stdout", "module_stderr", "exception", "public_key", "hardware"), is_a(str)))
 KNOWN.update(dict.fromkeys(("missing", "changes", "restarted"), texts))
 KNOWN.update(dict.fromkeys(("rc", "time", "waited"), is_a(int)))

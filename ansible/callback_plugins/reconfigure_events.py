@@ -68,6 +68,7 @@ class CallbackModule(CallbackBase):
         self._write(
             event=event, host=result._host.get_name(), task=task, message=_message(result._result), output=_output(result._result),
             ignored=ignored, rescued=event == "failed" and _rescued(result._task), here=_here(result._result),
+            unhealthy=result._result.get("unhealthy") is True,
         )
 
     def _write(self, **event):

@@ -28,10 +28,10 @@ DOCUMENTATION = """
         description: names that must be installed; query is the command that prints the word installed for each installed one
         type: dict
       folders:
-        description: path, owner, group and mode
+        description: path, owner, group and mode; with keep, a folder that exists stays as it is
         type: list
       files:
-        description: path, owner, group, mode, and content, secret, which is not logged, or base64, since Ansible converts a text that looks like JSON; an optional file is skipped if its folder is missing
+        description: path, owner, group, mode, and content, secret, which is not logged, base64 or secret64, since Ansible converts a text that looks like JSON; an optional file is skipped if its folder is missing
         type: list
       blocks:
         description: content between two lines with the marker, at the beginning of a file that also has other content; ~USER is that user's home
@@ -45,6 +45,9 @@ DOCUMENTATION = """
       services:
         description: services that must run, now and, unless boot is false, after each boot; with boot false they do not start at boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
+      health:
+        description: the program that checks the node's health; it runs before the services, unless one of them runs already. If it fails, no service starts, and the module fails as unhealthy
+        type: str
       hardware:
         description: return the node's hardware as slurmd detects it
         type: bool
@@ -59,6 +62,8 @@ RETURN = """
       description: the public half of the key pair
     restarted:
       description: services that ran before and were restarted
+    unhealthy:
+      description: of a failure, whether the node did not pass its health check; the message is what the check has printed
     hardware:
       description: the line that slurmd -C prints; empty if it fails
     time:
@@ -81,15 +86,16 @@ ARGUMENTS = {
         "query": {"type": "list", "elements": "str", "required": True},
         "installed": {"type": "str", "required": True},
     }},
-    "folders": {"type": "list", "elements": "dict", "default": [], "options": dict(OWNERSHIP, path={"type": "str", "required": True})},
+    "folders": {"type": "list", "elements": "dict", "default": [], "options": dict(OWNERSHIP, path={"type": "str", "required": True}, keep={"type": "bool", "default": False})},
     "files": {"type": "list", "elements": "dict", "default": [], "options": dict(
         OWNERSHIP,
         path={"type": "str", "required": True},
         content={"type": "str"},
         secret={"type": "str", "no_log": True},
         base64={"type": "str"},
+        secret64={"type": "str", "no_log": True},
         optional={"type": "bool", "default": False},
-    ), "required_one_of": [("content", "secret", "base64")], "mutually_exclusive": [("content", "secret", "base64")]},
+    ), "required_one_of": [("content", "secret", "base64", "secret64")], "mutually_exclusive": [("content", "secret", "base64", "secret64")]},
     "blocks": {"type": "list", "elements": "dict", "default": [], "options": {
         "path": {"type": "str", "required": True},
         "marker": {"type": "str", "required": True},
@@ -111,12 +117,17 @@ ARGUMENTS = {
         "restart": {"type": "bool", "default": False},
         "restart_for": {"type": "list", "elements": "str", "default": []},
     }},
+    "health": {"type": "str", "default": ""},
     "hardware": {"type": "bool", "default": False},
 }
 
 
 class Failure(Exception):
     """An error that the module reports."""
+
+
+class Unhealthy(Failure):
+    """The node did not pass its health check."""
 
 
 class Node:
@@ -138,6 +149,8 @@ class Node:
     def folder(self, wanted):
         if not os.path.isdir(wanted["path"]):
             os.makedirs(wanted["path"])
+        elif wanted["keep"]:
+            return
         self.own(wanted["path"], wanted)
 
     def own(self, path, wanted):
@@ -155,8 +168,9 @@ class Node:
         if wanted["optional"] and not os.path.isdir(os.path.dirname(path)):
             return
         content = wanted["content"] if wanted["secret"] is None else wanted["secret"]
-        if wanted["base64"] is not None:
-            content = base64.b64decode(wanted["base64"]).decode("utf-8", "surrogateescape")
+        encoded = wanted["base64"] if wanted["secret64"] is None else wanted["secret64"]
+        if encoded is not None:
+            content = base64.b64decode(encoded).decode("utf-8", "surrogateescape")
         if read(path) == content:
             self.own(path, wanted)
         else:
@@ -215,6 +229,14 @@ class Node:
         else:
             return
         self.changes.append(name)
+
+    def healthy(self, program):
+        """Fails if the node does not pass its health check. The program prints what is wrong."""
+        status, out, err = self.module.run_command([program])
+        if status == 93:
+            raise Unhealthy((out + err).strip())
+        if status != 0:
+            raise Failure("%s: exit status %d: %s" % (program, status, (out + err).strip()))
 
     def control(self, verb, name):
         self.run("%s %s" % (verb, name), ["systemctl", verb, name] if self.systemd else ["service", name, verb])
@@ -325,6 +347,8 @@ def converge(node, wanted):
     public_key = node.key(wanted["key"]) if wanted["key"] else ""
     for path in wanted["mounts"]["paths"] if wanted["mounts"] else []:
         node.mount(path, wanted["mounts"]["server"], wanted["mounts"]["options"])
+    if wanted["health"] and not any(node.runs(item["name"]) for item in wanted["services"]):
+        node.healthy(wanted["health"])
     for item in wanted["services"]:
         node.service(item)
     return public_key
@@ -338,6 +362,8 @@ def main():
         module.exit_json(changed=False, missing=missing, changes=[], restarted=[])
     try:
         public_key = converge(node, module.params)
+    except Unhealthy as error:
+        module.fail_json(msg=str(error), unhealthy=True, changed=bool(node.changes), changes=node.changes)
     except (Failure, OSError) as error:
         module.fail_json(msg=str(error), changed=bool(node.changes), changes=node.changes)
     hardware = {"hardware": node.hardware()} if module.params["hardware"] else {}

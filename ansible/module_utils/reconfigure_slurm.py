@@ -12,10 +12,10 @@ DEPLOY = "deploy"
 PREPARED, STOPPING, STOPPED, ACCEPTED, FAILED = "prepared", "stopping", "stopped", "accepted", "failed"
 
 
-def read(directory):
+def read(directory, names=NAMES):
     """Returns the contents of the existing files, by name."""
     found = {}
-    for name in NAMES:
+    for name in names:
         path = os.path.join(directory, name)
         if os.path.exists(path):
             with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:

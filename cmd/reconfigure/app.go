@@ -39,6 +39,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Commands: append(
 			modeCommands(),
 			planCommand(),
+			attachCommand(),
+			detachCommand(),
 			statusCommand(),
 			explainCommand(),
 			historyCommand(),
@@ -53,6 +55,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			campaignCommand(),
 			reconcileCommand(),
 			checkCommand(),
+			checkNodesCommand(),
 			imageCommand(),
 			filesCommand(),
 			inventoryCommand(),

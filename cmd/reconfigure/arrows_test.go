@@ -64,14 +64,15 @@ var arrows = map[string]string{
 	"cloud/vsphere":           ". nodeset sleep cloud cloud/placement",
 	"cloud/machines":          ". nodeset cloud process",
 	"ssh":                     ". nodeset sleep batcher",
+	"configure":               ". nodeset process",
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
-		"slurmconf terraform ansible slurm ssh sitefiles assets backup " +
+		"slurmconf terraform ansible configure slurm ssh sitefiles assets backup " +
 		"cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
 		"notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
 		"check attach slurmconf terraform ansible sitefiles backup recovery site worker",
-	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check slurm site " +
+	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check attach slurm site " +
 		"worker client",
 }
 

@@ -31,7 +31,7 @@ func TestPlanAttach(t *testing.T) {
 cloud: openstack
 control_host: {address: 192.0.2.1}
 login_user: debian
-control_node: {existing: localhost, slurm_conf: %s}
+control_node: {existing: localhost, slurm_conf: %s, cidrs: [192.0.2.0/24]}
 node_groups:
   - {name: cloud, image: i, network: n, flavor: f, max_nodes: 4, slurm: {CPUs: 2, RealMemory: 2000}}
 partitions: [{name: burst, groups: [cloud]}]
@@ -56,8 +56,10 @@ partitions: [{name: burst, groups: [cloud]}]
 	if code != 11 || !strings.Contains(stdout, "line 2: ResumeProgram=/other") {
 		t.Errorf("another ResumeProgram: exit code %d, %s%s", code, stdout, stderr)
 	}
-	for _, args := range [][]string{{"deploy"}, {"status"}, {"plan", "deploy"}, {"worker"}, {"check"}} {
-		if code, _, stderr := call(args...); code != 1 || !strings.Contains(stderr, "this release only plans an attachment") {
+	for _, args := range [][]string{
+		{"enlarge", "cloud", "--to", "1"}, {"shrink", "cloud", "--to", "0"}, {"resize"}, {"image", "create", "cloud001"},
+	} {
+		if code, _, stderr := call(args...); code != 2 || !strings.Contains(stderr, "all.yml has control_node.existing") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

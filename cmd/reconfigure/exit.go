@@ -63,7 +63,7 @@ func exits() []exit {
 		},
 		{9, "cancel: the request has begun or ended already, and was not cancelled", is[*tooLateError]},
 		{10, "reconcile: Slurm, Terraform and the cloud differ", is[*reconcile.DiffersError]},
-		{11, "check, image check, plan attach: something is unsafe, or cannot work", worst(check.Error)},
+		{11, "check, image check, plan attach, attach, detach: something is unsafe, or cannot work", worst(check.Error)},
 		{12, "check, image check, plan attach: there are warnings, or a source did not answer", worst(check.Warning)},
 		{
 			130,

@@ -54,6 +54,9 @@ func createImage(c *cli.Context) error {
 		return err
 	}
 	s, err := siteOf(c)
+	if err == nil {
+		err = notAttached(c, s)
+	}
 	if err != nil {
 		return err
 	}

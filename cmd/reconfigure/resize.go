@@ -29,6 +29,9 @@ func resizeCommand() *cli.Command {
 				return err
 			}
 			s, err := siteOf(c)
+			if err == nil {
+				err = notAttached(c, s)
+			}
 			if err != nil {
 				return err
 			}
@@ -94,6 +97,9 @@ func setSize(
 		return err
 	}
 	s, err := siteOf(c)
+	if err == nil {
+		err = notAttached(c, s)
+	}
 	if err != nil {
 		return err
 	}

@@ -294,6 +294,9 @@ func ImageID(name string) string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", []byte(name[len(name)-2:]))
 }
 
+// ProgramVariable is the environment variable with the path of this checkout's reconfigure, if it is built already.
+const ProgramVariable = "EIFFEL_PROGRAM"
+
 // programFolders are the folders of a checkout that a cluster directory needs.
 var programFolders = []string{"terraform", "ansible", "slurmscripts"}
 
@@ -303,6 +306,14 @@ func (l *Lab) makeSite(ctx context.Context) error {
 		if err := os.CopyFS(filepath.Join(l.Site, part), os.DirFS(filepath.Join(l.cfg.Checkout, part))); err != nil {
 			return err
 		}
+	}
+	if built := os.Getenv(ProgramVariable); built != "" {
+		program, err := os.ReadFile(built)
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(l.Site, "bin", "reconfigure")
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, program, 0o755), l.give(l.Site))
 	}
 	return l.build(ctx)
 }

@@ -49,11 +49,15 @@ type FurtherControlHost struct {
 
 // ControlNode is the server that runs slurmctld.
 type ControlNode struct {
-	Name              string `yaml:"name"`
-	Image             string `yaml:"image"`
-	Flavor            string `yaml:"flavor"`
-	Network           string `yaml:"network"`
-	FloatingIPNetwork string `yaml:"floating_ip_network"`
+	Name              string `yaml:"name,omitempty"`
+	Image             string `yaml:"image,omitempty"`
+	Flavor            string `yaml:"flavor,omitempty"`
+	Network           string `yaml:"network,omitempty"`
+	FloatingIPNetwork string `yaml:"floating_ip_network,omitempty"`
+	// Existing is the host of a control node that the site runs; the other fields are then empty.
+	Existing string `yaml:"existing,omitempty"`
+	// Configure is nil, or how the nodes are configured: a word, or the words of a command.
+	Configure any `yaml:"configure,omitempty"`
 }
 
 // KeyPair is the key for logins to the nodes.
@@ -73,12 +77,14 @@ type NodeGroup struct {
 	MinNodes int    `yaml:"min_nodes"`
 	MaxNodes int    `yaml:"max_nodes"`
 	// KeepPorts is nil if reconfigure chooses.
-	KeepPorts *bool          `yaml:"keep_ports,omitempty"`
-	WhenIdle  string         `yaml:"when_idle,omitempty"`
-	MaxAge    string         `yaml:"max_age,omitempty"`
-	Features  []string       `yaml:"features"`
-	Gres      string         `yaml:"gres"`
-	Slurm     map[string]any `yaml:"slurm"`
+	KeepPorts *bool    `yaml:"keep_ports,omitempty"`
+	WhenIdle  string   `yaml:"when_idle,omitempty"`
+	MaxAge    string   `yaml:"max_age,omitempty"`
+	Features  []string `yaml:"features"`
+	Gres      string   `yaml:"gres"`
+	// HealthCheck names scripts in ansible/files/health, and shipped ones.
+	HealthCheck []string       `yaml:"health_check,omitempty"`
+	Slurm       map[string]any `yaml:"slurm"`
 }
 
 // Partition is one of Slurm's partitions.

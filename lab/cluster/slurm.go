@@ -37,6 +37,22 @@ func (l *Lab) NodeReason(node string) (string, error) {
 	return reason, err
 }
 
+// Node is a node in Slurm's listing.
+type Node struct{ State, Reason string }
+
+// Nodes returns all nodes by one call of scontrol.
+func (l *Lab) Nodes() (map[string]Node, error) {
+	out, err := l.Command(ControlNodeName, "scontrol", "show", "nodes", "--oneliner").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("scontrol show nodes: %w: %s", err, out)
+	}
+	nodes := map[string]Node{}
+	for line := range strings.Lines(string(out)) {
+		nodes[value(line, "NodeName")] = Node{State: value(line, "State"), Reason: value(line, "Reason")}
+	}
+	return nodes, nil
+}
+
 // field returns one field of the output of `scontrol show`.
 func (l *Lab) field(kind, name, field string) (string, error) {
 	out, err := l.Command(ControlNodeName, "scontrol", "show", kind, name).CombinedOutput()
@@ -44,15 +60,21 @@ func (l *Lab) field(kind, name, field string) (string, error) {
 		return "", fmt.Errorf("scontrol show %s %s: %w: %s", kind, name, err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		// A reason may contain blanks; it is the last field of its line.
-		if _, value, ok := strings.Cut(" "+strings.TrimSpace(line), " "+field+"="); ok {
-			if field != "Reason" {
-				value, _, _ = strings.Cut(value, " ")
-			}
-			return value, nil
+		if found := value(line, field); found != "" {
+			return found, nil
 		}
 	}
 	return "", nil
+}
+
+// value returns the value of a field in a line of scontrol's output; "" if the line lacks it.
+func value(line, field string) string {
+	_, found, _ := strings.Cut(" "+strings.TrimSpace(line), " "+field+"=")
+	if field == "Reason" {
+		return found // a reason may contain blanks; with --oneliner, Comment may follow
+	}
+	found, _, _ = strings.Cut(found, " ")
+	return found
 }
 
 // StateDir returns the folder of reconfigure's journal and logs.

@@ -144,7 +144,7 @@ func (r results) hear(e event, changed nodeset.NodeSet) {
 // withControl adds the control node to the changed nodes if all nodes get a new configuration of Slurm, since they
 // get the one that slurmctld has accepted.
 func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.Extent {
-	if extent.Everywhere {
+	if extent.Everywhere && !c.Attached() {
 		extent.Changed = extent.Changed.Union(nodeset.Of(c.Control.Name))
 	}
 	return extent
@@ -176,13 +176,14 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 		limit = "all:!" + groupApart
 	}
 	err = errors.Join(
-		setDamagedAside(givenFile(c.Settings.StateDir)), s.writeVars(c, extent, r.vars()), s.writeInventory(r.sources(), inv),
+		setDamagedAside(givenFile(c.Settings.StateDir)), s.writeVars(c, extent, r.varsOf(c)),
+		s.writeInventory(r.sources(), inv),
 	)
 	if err != nil {
 		return seen, err
 	}
 	measured := map[string]string{}
-	seen, err = r.execute(ctx, executor{Runner: r, scratch: s, playbook: sitePlaybook, limit: limit}, func(e event) {
+	seen, err = r.execute(ctx, executor{Runner: r, scratch: s, playbook: playbookOf(c), limit: limit}, func(e event) {
 		e.tell(extent.Changed, watch)
 		results.hear(e, extent.Changed)
 		if e.Event == eventDone {
@@ -269,9 +270,9 @@ func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.jso
 // writeVars writes the variables to a file, since thousands of names do not fit into an argument.
 func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent, vars map[string]any) error {
 	given := givenFile(c.Settings.StateDir)
-	if c.Settings.Journal != "" {
-		// Another control host may have changed the control node since this one wrote its file. So each run reads it
-		// again.
+	if c.Settings.Journal != "" || c.Attached() {
+		// The site, or another control host, may have changed the control node since this one wrote its file. So each run
+		// reads it again.
 		given = filepath.Join(s.dir, "given.json")
 	}
 	maps.Copy(vars, map[string]any{

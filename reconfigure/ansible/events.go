@@ -27,7 +27,9 @@ type event struct {
 	Output  string `json:"output"`  // of a failure: the task's whole output
 	Ignored bool   `json:"ignored"` // reports whether the host stays in the run after this failure
 	Rescued bool   `json:"rescued"` // reports whether tasks of a rescue section may follow
-	Here    bool   `json:"here"`    // of a failure: reports whether the control host failed, not the host
+	// Unhealthy reports, for a failure, whether a health check of the host failed.
+	Unhealthy bool `json:"unhealthy"`
+	Here      bool `json:"here"` // of a failure: reports whether the control host failed, not the host
 
 	Hardware string `json:"hardware"` // of a last task: what `slurmd -C` prints on the host
 	Clock    int64  `json:"clock"`    // of a last task: the seconds that the host's clock is ahead of the control host's
@@ -52,6 +54,9 @@ func (e event) failure() error {
 	err := fmt.Errorf("task %q: %s", e.Task, e.Message)
 	if e.Event == eventUnreachable {
 		err = reconfigure.Classify(reconfigure.ClassSSH, fmt.Errorf("could not be reached: %s", e.Message))
+	}
+	if e.Unhealthy {
+		err = reconfigure.Classify(reconfigure.ClassUnhealthy, errors.New(e.Message))
 	}
 	if e.Here {
 		err = reconfigure.Classify(reconfigure.ClassAnsible, fmt.Errorf("on the control host: %w", err))

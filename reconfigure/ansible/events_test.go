@@ -131,6 +131,9 @@ func TestTroubleOfAnotherHostIsNoFailureOfANodesInstance(t *testing.T) {
 			`on the control host: task "Authorize its key": No space left on device`, reconfigure.ClassAnsible},
 		"the node is silent": {2, []event{{Event: eventUnreachable, Host: "node01", Message: "No route to host"}}, 4,
 			"could not be reached: No route to host", reconfigure.ClassSSH},
+		"a health check of the node failed": {2, []event{{Event: eventFailed, Host: "node01", Task: "Start slurmd",
+			Message: "health check disks failed", Unhealthy: true}}, 2, "health check disks failed",
+			reconfigure.ClassUnhealthy},
 		"a task failed on the node": {2, []event{{Event: eventFailed, Host: "node01", Task: "Start slurmd",
 			Message: "it does not start"}}, 2, `task "Start slurmd": it does not start`, reconfigure.ClassOther},
 	} {

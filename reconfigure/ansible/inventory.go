@@ -45,6 +45,9 @@ type hostVars struct {
 	Group   string `json:"node_group"`
 	// Site has the site's files for the node, in the form that the module converge takes.
 	Site []siteFile `json:"site_files,omitempty"`
+	// Health has the files of the node's health checks, in the same form, and HealthProgram the program that runs them.
+	Health        []siteFile `json:"health_files,omitempty"`
+	HealthProgram string     `json:"health_program,omitempty"`
 }
 
 // siteFile is a file for the node; its fields are Ansible templates.
@@ -84,14 +87,20 @@ func newInventory(
 			if address == "" {
 				continue
 			}
-			addresses[node] = address
+			if nodeGroup != reconfigure.ControlGroup || !c.Attached() {
+				addresses[node] = address
+			}
 			if instances[node].ID == "" || instances[node].Made.Stopped() {
 				continue
 			}
 			g.Hosts = append(g.Hosts, node)
 			inv.hosts[node] = hostVars{Address: address, User: c.LoginUser, Key: c.PrivateKeyFile, Group: nodeGroup}
+			if nodeGroup == reconfigure.ControlGroup {
+				inv.hosts[node] = hostVars{Address: address, User: c.ControlUser(), Key: c.PrivateKeyFile, Group: nodeGroup}
+			}
 			if own := inv.hosts[node]; nodeGroup != reconfigure.ControlGroup {
 				own.Site = siteFiles(site, node)
+				own.Health, own.HealthProgram = healthFiles(c, node)
 				inv.hosts[node] = own
 			}
 		}

@@ -30,8 +30,15 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	declared := c.Nodes().Union(nodeset.Of(c.Control.Name))
 	run := nodeset.Collect(maps.Keys(before)).Where(func(node string) bool { return !before[node].Made.Stopped() })
 	all := run.Difference(p.Nodes(reconfigure.Remove, reconfigure.Stop)).Union(changed).Intersect(declared)
+	if c.Attached() {
+		all = all.Difference(nodeset.Of(c.Control.Name))
+	}
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
+	controlPlay := "The control node"
+	if c.Attached() {
+		controlPlay = "The files for the compute nodes"
+	}
 	var told, elsewhere, lookup nodeset.NodeSet
 	if extent.Addresses {
 		told = all.Difference(changed)
@@ -39,13 +46,15 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	if extent.Everywhere {
 		elsewhere = all.Difference(changed)
 	}
-	if extent.Addresses && control.Empty() && !changed.Intersect(c.Persistent()).Empty() {
+	if c.Attached() {
+		elsewhere = nodeset.NodeSet{}
+	} else if extent.Addresses && control.Empty() && !changed.Intersect(c.Persistent()).Empty() {
 		lookup = nodeset.Of(c.Control.Name)
 	}
 	var plays []Play
 	for _, play := range []Play{
 		{"Addresses on the other nodes", told},
-		{"The control node", control},
+		{controlPlay, control},
 		{"Slurm's configuration on the other nodes", elsewhere},
 		{"New addresses of persistent nodes", lookup},
 		{"The compute nodes", compute},

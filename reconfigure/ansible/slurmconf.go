@@ -68,12 +68,7 @@ func (r *Runner) SlurmConf(
 
 // plannedConf is a configuration in the form that the role slurm_conf reads.
 func plannedConf(conf reconfigure.SlurmConf) map[string]any {
-	dangers := []map[string]any{}
-	for _, d := range conf.Dangers {
-		dangers = append(dangers, map[string]any{
-			"nodes": d.Nodes.String(), "partition": d.Partition, "what": d.What, "unsure": d.Unsure})
-	}
-	return map[string]any{"files": conf.Files, "dangers": dangers, "unknown": conf.Err}
+	return map[string]any{"files": conf.Files, "dangers": dangers(conf.Dangers), "unknown": conf.Err}
 }
 
 // writeHardware writes the hardware of node groups, unless it is unknown.

@@ -71,11 +71,27 @@ type Plan struct {
 	Nodes      int      `json:"nodes"` // of the site
 	Partitions int      `json:"partitions"`
 
-	Writes  []Write  `json:"writes"`
-	Changes []string `json:"changes"` // the lines that slurmctld would read (+), and would no longer read (-)
-	Restart bool     `json:"restart"` // slurmctld must be restarted; otherwise `scontrol reconfigure` is enough
+	// Attached reports whether slurm.conf has the line already.
+	Attached bool     `json:"attached"`
+	Writes   []Write  `json:"writes"`
+	Changes  []string `json:"changes"` // the lines that slurmctld would read (+), and would no longer read (-)
+	Restart  bool     `json:"restart"` // slurmctld must be restarted; otherwise `scontrol reconfigure` is enough
 	// Report has the findings. With an error among them nothing may be written.
 	Report check.Report `json:"report"`
+
+	// Own is slurm.conf without the line, and Dangers has what may end jobs: to check again before the change.
+	Own     string               `json:"-"`
+	Dangers []reconfigure.Danger `json:"-"`
+}
+
+// Text returns what is written to eiffel.conf; empty for a plan to detach.
+func (p Plan) Text() string {
+	for _, w := range p.Writes {
+		if !w.Line {
+			return w.Text
+		}
+	}
+	return ""
 }
 
 // Write is a file that is written.
@@ -114,7 +130,8 @@ func Compute(f Facts) (Plan, error) {
 	w.checkSite()
 	w.checkRunning(now)
 	w.checkPartitions(coming)
-	w.checkJobs(now.Dangers(coming))
+	dangers := now.Dangers(coming)
+	w.checkJobs(dangers)
 	files := site.Files()
 	configless := hasWord(value(site, parameters), "enable_configless")
 	return Plan{
@@ -126,6 +143,37 @@ func Compute(f Facts) (Plan, error) {
 		// Since 23.11 a reconfiguration starts slurmctld anew in the same unit; before, new nodes need a restart.
 		Restart: !w.since("23.11"),
 		Report:  w.report(),
+
+		Attached: attached, Own: Without(f.Files[control.SlurmConf]), Dangers: dangers,
+	}, nil
+}
+
+// Detached returns the plan to detach: slurm.conf without the line, and no eiffel.conf. The findings are the nodes of the
+// cluster that have an instance, and the jobs that would end.
+func Detached(f Facts, instances nodeset.NodeSet) (Plan, error) {
+	control := f.Cluster.Control.Existing
+	now, err := slurmconf.Load(control.SlurmConf, f.read)
+	if err != nil {
+		return Plan{}, err
+	}
+	text := f.Files[control.SlurmConf]
+	coming, err := slurmconf.Load(control.SlurmConf, f.with(control.SlurmConf, Without(text)))
+	if err != nil {
+		return Plan{}, err
+	}
+	w := writer{Facts: f, release: release(f.Settings["SLURM_VERSION"])}
+	if !instances.Empty() {
+		w.find(check.Error, fmt.Sprintf("%s: there are instances", instances), "Slurm would forget them, and nothing would remove their instances",
+			fmt.Sprintf("scontrol update nodename=%s state=power_down, and wait; persistent nodes: reconfigure destroy",
+				instances))
+	}
+	dangers := now.Dangers(coming)
+	w.checkJobs(dangers)
+	return Plan{
+		Host: control.Host, Slurm: f.Settings["SLURM_VERSION"], SlurmUser: f.Settings["SlurmUser"],
+		Cluster: f.Settings["ClusterName"], Files: coming.Files(), Nodes: coming.Nodes().Len(),
+		Partitions: len(coming.Partitions()), Attached: strings.HasPrefix(text, Line), Changes: now.Changes(coming),
+		Restart: !w.since("23.11"), Report: w.report(), Own: Without(text), Dangers: dangers,
 	}, nil
 }
 

@@ -37,7 +37,7 @@ func facts(slurmConfText string) attach.Facts {
 		Cluster: reconfigure.Cluster{
 			Name: "burst",
 			Control: reconfigure.Control{Existing: &reconfigure.ExistingControl{
-				Host: "head", User: "admin", SlurmConf: slurmConf}},
+				Host: "head", User: "admin", SlurmConf: slurmConf, CIDRs: []string{"192.0.2.0/24"}}},
 			Groups: []reconfigure.NodeGroup{
 				{Name: "small", Prefix: "small", Width: 2, Min: 1, Max: 4, Features: []string{"cloud"},
 					Slurm: map[string]string{"weight": "10"}, Source: reconfigure.Source{Flavor: "m1.small"}},
@@ -217,5 +217,43 @@ func TestAnAttachmentIsFinal(t *testing.T) {
 	}
 	if diff := cmp.Diff(p.Writes, again.Writes); diff != "" {
 		t.Errorf("once more, it writes (-first +second):\n%s", diff)
+	}
+}
+
+// TestADetachmentIsRefused plans detachments with instances and with jobs.
+func TestADetachmentIsRefused(t *testing.T) {
+	const included = "/etc/slurm/eiffel.conf"
+	for name, tc := range map[string]struct {
+		instances nodeset.NodeSet
+		jobs      []attach.Job
+		finding   string
+	}{
+		"nothing is left": {},
+		"an instance": {nodeset.Of("small01", "small02"), nil,
+			"small[01-02]: there are instances"},
+		"a job waits for the partition": {nodeset.NodeSet{}, []attach.Job{{ID: "7", Partitions: []string{"burst"}}},
+			"1 job would end: 7"},
+		"a job of the site": {nodeset.NodeSet{}, []attach.Job{{ID: "8", Partitions: []string{"work"},
+			Nodes: nodeset.Of("node1")}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts(attach.With(own))
+			f.Files[included] = "NodeName=small[01-04] CPUs=1 State=CLOUD\nPartitionName=burst Nodes=small[01-04]\n"
+			f.Jobs = tc.jobs
+			p, err := attach.Detached(f, tc.instances)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []string
+			for _, finding := range p.Report.Findings {
+				found = append(found, finding.What)
+			}
+			if strings.Join(found, "; ") != tc.finding {
+				t.Errorf("findings %q, not %q", found, tc.finding)
+			}
+			if p.Own != own || p.Text() != "" || !p.Attached || p.Restart || len(p.Changes) != 2 {
+				t.Errorf("%+v", p)
+			}
+		})
 	}
 }

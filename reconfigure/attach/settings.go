@@ -42,6 +42,7 @@ func (w *writer) settings() {
 	w.words(parameters, w.parameters(), map[string]string{
 		"idle_on_node_suspend": "a node that failed stays DOWN after its instance is removed",
 		"cloud_reg_addrs":      "slurmctld does not learn the addresses of new nodes",
+		fromController:         "the nodes do not have the RebootProgram of reconfigure",
 	})
 	w.words("GresTypes", w.gresTypes(), nil)
 	if !w.since("23.02") {
@@ -98,8 +99,15 @@ func (w *writer) parameters() []string {
 	if w.Cluster.DNS {
 		words = append(words, "cloud_dns")
 	}
+	if c := w.Cluster.Control.Existing; (c.ByImage || len(c.Command) > 0) &&
+		!slices.Contains(w.Cluster.Slurm.Parameters, fromController) {
+		words = append(words, fromController)
+	}
 	return append(words, w.Cluster.Slurm.Parameters...)
 }
+
+// fromController has slurmctld run RebootProgram: the nodes do not have it if the playbooks do not configure them.
+const fromController = "reboot_from_controller"
 
 func (w *writer) gresTypes() []string {
 	var types []string

@@ -20,6 +20,9 @@ func (p Plan) Write(out io.Writer) error {
 		configless)
 	fmt.Fprintf(&b, "The site has %s and %s in %s.\n\n", text.Count(p.Nodes, "node"),
 		text.Count(p.Partitions, "partition"), strings.Join(p.Files, ", "))
+	if len(p.Writes) == 0 {
+		p.writeDetach(&b)
+	}
 	for _, w := range p.Writes {
 		if w.Line {
 			fmt.Fprintf(&b, "In %s, one line, the first:\n", w.Path)
@@ -30,8 +33,10 @@ func (p Plan) Write(out io.Writer) error {
 			fmt.Fprintf(&b, "    %s", line)
 		}
 	}
-	fmt.Fprintf(&b, "The folder %s: programs for slurmctld, and the key of SlurmUser\n\n",
-		path.Join(path.Dir(p.Writes[0].Path), folder))
+	if len(p.Writes) > 0 {
+		fmt.Fprintf(&b, "The folder %s: programs for slurmctld, and the key of SlurmUser\n\n",
+			path.Join(path.Dir(p.Writes[0].Path), folder))
+	}
 	if len(p.Changes) == 0 {
 		fmt.Fprintln(&b, "slurmctld would read the same as now.")
 	} else {
@@ -50,4 +55,12 @@ func (p Plan) Write(out io.Writer) error {
 		return err
 	}
 	return p.Report.Write(out)
+}
+
+// writeDetach writes what a plan to detach removes.
+func (p Plan) writeDetach(b *strings.Builder) {
+	if p.Attached {
+		fmt.Fprintf(b, "The first line of slurm.conf is removed: %s", Line)
+	}
+	fmt.Fprintf(b, "%s, the folder %s and the keys are removed.\n\n", File, folder)
 }

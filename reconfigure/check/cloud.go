@@ -73,7 +73,9 @@ func sources(facts Facts) (found []Finding) {
 			byError[r.Err] = append(byError[r.Err], who)
 		}
 	}
-	note("control_node", facts.Cluster.Control.Source)
+	if !facts.Cluster.Attached() {
+		note("control_node", facts.Cluster.Control.Source)
+	}
 	for _, g := range facts.Cluster.Groups {
 		note("group "+g.Name, g.Source)
 	}
@@ -100,8 +102,10 @@ func quota(facts Facts) (found []Finding) {
 		sum.Cores += n * one.Cores
 		sum.RAM += n * one.RAM
 	}
-	add(&least, facts.Cluster.Control.Source, 1)
-	add(&most, facts.Cluster.Control.Source, 1)
+	if !facts.Cluster.Attached() {
+		add(&least, facts.Cluster.Control.Source, 1)
+		add(&most, facts.Cluster.Control.Source, 1)
+	}
 	for _, g := range facts.Cluster.Groups {
 		add(&least, g.Source, g.Min)
 		add(&most, g.Source, g.Max)

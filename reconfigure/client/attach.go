@@ -33,10 +33,22 @@ func PlanAttach(ctx context.Context, a *site.Adapters) (attach.Plan, error) {
 
 // PlanAttachOf is PlanAttach for a function that runs programs on the control node and returns their output.
 func PlanAttachOf(
-	ctx context.Context, cluster reconfigure.Cluster, hardware map[string]reconfigure.Hardware,
-	run func(ctx context.Context, program string, args ...string) ([]byte, error),
+	ctx context.Context, cluster reconfigure.Cluster, hardware map[string]reconfigure.Hardware, run onControlNode,
 ) (attach.Plan, error) {
-	f := attach.Facts{Cluster: cluster, Hardware: hardware, Files: map[string]string{}}
+	f, err := factsOf(ctx, cluster, run)
+	if err != nil {
+		return attach.Plan{}, err
+	}
+	f.Hardware = hardware
+	return attach.Compute(f)
+}
+
+// onControlNode runs a program on the control node and returns its output.
+type onControlNode = func(ctx context.Context, program string, args ...string) ([]byte, error)
+
+// factsOf asks the control node.
+func factsOf(ctx context.Context, cluster reconfigure.Cluster, run onControlNode) (attach.Facts, error) {
+	f := attach.Facts{Cluster: cluster, Files: map[string]string{}}
 	_, err := slurmconf.Load(cluster.Control.Existing.SlurmConf, func(path string) (string, error) {
 		text, err := run(ctx, "cat", path)
 		if err == nil {
@@ -45,7 +57,7 @@ func PlanAttachOf(
 		return string(text), err
 	})
 	if err != nil {
-		return attach.Plan{}, err
+		return attach.Facts{}, err
 	}
 	for _, ask := range []struct {
 		command string
@@ -71,10 +83,10 @@ func PlanAttachOf(
 			err = ask.note(string(answer))
 		}
 		if err != nil {
-			return attach.Plan{}, fmt.Errorf("%s: %w", ask.command, err)
+			return attach.Facts{}, fmt.Errorf("%s: %w", ask.command, err)
 		}
 	}
-	return attach.Compute(f)
+	return f, nil
 }
 
 // settingsIn returns the settings that `scontrol show config` prints; of several with one name the first.

@@ -172,7 +172,7 @@ func (f *FromCheckout) findOwn() error {
 	for from, to := range map[string]string{
 		"group_vars": "ansible/group_vars", "host_vars": "ansible/host_vars",
 		"ansible/group_vars": "ansible/group_vars", "ansible/host_vars": "ansible/host_vars",
-		"ansible/files/site": "ansible/files/site",
+		"ansible/files/site": "ansible/files/site", "ansible/files/health": "ansible/files/health",
 	} {
 		if err := f.copyFolder(from, to); err != nil {
 			return err

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -27,7 +28,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			SuspendRate:    d.slurm.suspendRate.is,
 			Parameters:     each(d.slurm.parameters.is, content),
 		},
-		LaunchAtOnce: d.slurm.launch.is == atOnce,
+		// slurmctld runs the PrologSlurmctld of the site.
+		LaunchAtOnce: d.slurm.launch.is == atOnce && d.control.existing.is == "",
 		DNS:          d.nameResolution.is == "dns",
 		NFSShares:    each(d.nfsShares.is, content),
 		AllowedCIDRs: each(d.allowedCIDRs.is, content),
@@ -66,9 +68,26 @@ func (d *declaration) cluster() reconfigure.Cluster {
 func (c control) node() reconfigure.Control {
 	node := reconfigure.Control{Name: c.name.is, Source: c.source.source()}
 	if c.existing.is != "" {
-		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is}
+		node.Name = c.existing.is
+		node.Existing = &reconfigure.ExistingControl{Host: c.existing.is, User: c.user.is, SlurmConf: c.slurmConf.is,
+			CIDRs: contentsOf(c.cidrs)}
+		switch way := contentsOf(c.configure); {
+		case len(way) == 0 || slices.Equal(way, []string{byPlaybooks}):
+		case slices.Equal(way, []string{byImage}):
+			node.Existing.ByImage = true
+		default:
+			node.Existing.Command = way
+		}
 	}
 	return node
+}
+
+// contentsOf returns nil where no list is declared.
+func contentsOf(list value[[]value[string]]) []string {
+	if len(list.is) == 0 {
+		return nil
+	}
+	return each(list.is, content)
 }
 
 // contents returns nil where nothing is declared.
@@ -83,6 +102,10 @@ func contents(settings map[string]value[string]) (made map[string]string) {
 }
 
 func (g group) nodeGroup() reconfigure.NodeGroup {
+	var limit time.Duration
+	if len(g.healthCheck.is) > 0 {
+		limit = seconds(g.healthLimit)
+	}
 	return reconfigure.NodeGroup{
 		Name:   g.name.is,
 		Prefix: g.prefix.is,
@@ -98,7 +121,18 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		Gres:       g.gres.is,
 		MaxAge:     duration(g.maxAge.is),
 		Slurm:      contents(g.slurm),
+
+		HealthChecks: names(g.healthCheck.is),
+		HealthLimit:  limit,
 	}
+}
+
+// names returns nil where none is declared.
+func names(all []value[string]) (made []string) {
+	for _, v := range all {
+		made = append(made, v.is)
+	}
+	return made
 }
 
 // keepsPorts returns keep_ports. Its default is false for a large group: the ports would use addresses and quota for

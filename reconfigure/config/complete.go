@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // complete sets the missing keys whose defaults depend on other keys or on this host. The other defaults are in the
@@ -28,10 +32,23 @@ func (d *declaration) complete(r *report, dir string) {
 		instead(&g.prefix, g.name, strings.ReplaceAll(g.name.is, "_", "-"))
 		instead(&g.image, d.control.image, d.control.image.is)
 		instead(&g.network, d.control.network, d.control.network.is)
+		g.findHealthChecks(r, dir)
 	}
 	// The partitions of a control node that exists are in its slurm.conf.
 	if len(d.partitions) == 0 && len(d.groups) > 0 && d.control.existing.is == "" {
 		d.partitions = []partition{d.main()}
+	}
+}
+
+// findHealthChecks reports checks that are neither scripts of the site nor shipped.
+func (g *group) findHealthChecks(r *report, dir string) {
+	shipped := reconfigure.ShippedHealthChecks()
+	for _, name := range g.healthCheck.is {
+		own := filepath.Join(reconfigure.SiteHealthFolder, name.is)
+		if name.ok && !slices.Contains(shipped, name.is) && !exists(filepath.Join(dir, own)) {
+			r.add(name.place, "there is no script %s; write it, or choose one of the shipped ones: %s", own,
+				strings.Join(shipped, ", "))
+		}
 	}
 }
 

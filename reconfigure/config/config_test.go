@@ -355,8 +355,14 @@ var edits = []struct{ name, from, to, want string }{
 	{"some classes to notify", `notify_classes: []`, "notify_classes: [no-ssh, finding, campaign]", ""},
 	{"an unknown class to notify", `notify_classes: []`, "notify_classes: [no-shh]",
 		`reconfigure.notify_classes[0]: "no-shh" is not one of quota, capacity, rate-limit, cloud-unavailable, missing, ` +
-			"boot-timeout, no-ssh, playbook, ansible-failed, unregistered, state-locked, refused, unknown, busy, other, " +
+			"boot-timeout, no-ssh, playbook, ansible-failed, unhealthy, unregistered, state-locked, refused, unknown, busy, other, " +
 			"finding, campaign; did you mean no-ssh?"},
+	{"an unknown health check", `gres: ""`, "health_check: [disks, burn-in]",
+		"node_groups[0].health_check[1]: there is no script ansible/files/health/burn-in; write it, or choose one of the " +
+			"shipped ones: disks, gpus, memory"},
+	{"a health check outside of its folder", `gres: ""`, "health_check: [../disks]",
+		`node_groups[0].health_check[0]: "../disks" is not the name of a script: letters, digits and . _ -`},
+	{"shipped health checks", `gres: ""`, "health_check: [disks, memory, gpus]\n    health_limit: 2m", ""},
 	{"a worker started by systemd", "worker: self", "worker: systemd", ""},
 	{"an unknown way to start a worker", "worker: self", "worker: cron",
 		`reconfigure.worker: "cron" is not one of self, systemd`},

@@ -37,6 +37,8 @@ type control struct {
 	name value[string]
 	source
 	existing, user, slurmConf value[string]
+	cidrs                     value[[]value[string]]
+	configure                 value[[]value[string]]
 	floatingIPNetwork         value[string]
 	line                      int // of the keys; 0: they cannot be read
 }
@@ -54,6 +56,8 @@ type group struct {
 	maxAge          value[string]
 	maxStopped      value[int]
 	features        value[[]value[string]]
+	healthCheck     value[[]value[string]]
+	healthLimit     value[int]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -190,8 +194,16 @@ func (c *control) schema() object {
 		"existing":            optional{text(&c.existing, maybe(address))},
 		"user":                byDefault("login_user", text(&c.user, userName())),
 		"slurm_conf":          byDefault(usualSlurmConf, text(&c.slurmConf, absolute)),
+		"cidrs":               optional{texts(&c.cidrs, network)},
+		"configure":           byDefault(byPlaybooks, wordOrCommand(&c.configure, byPlaybooks, byImage)),
 	}
 }
+
+// The ways to configure the compute nodes of an attached cluster, besides a command.
+const (
+	byPlaybooks = "playbooks"
+	byImage     = "image"
+)
 
 // usualSlurmConf is the path of slurm.conf in most packages of Slurm.
 const usualSlurmConf = "/etc/slurm/slurm.conf"
@@ -208,6 +220,7 @@ func (g *group) schema() object {
 	g.whenIdle.is = string(reconfigure.IdleDelete)
 	g.width.preset(usualWidth)
 	g.min.preset(0)
+	g.healthLimit.preset(usualHealthLimit)
 	schema := g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     byDefault("the group's name, with - instead of _", text(&g.prefix, nodePrefix)),
@@ -221,12 +234,21 @@ func (g *group) schema() object {
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(&g.features, feature())},
 		"gres":        optional{text(&g.gres, maybe(gres()))},
-		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
+		"health_check": optional{texts(&g.healthCheck, like(`[A-Za-z0-9][A-Za-z0-9._-]*`,
+			"is not the name of a script: letters, digits and . _ -"))},
+		"health_limit": optional{timespan(&g.healthLimit, 1, mostHealthLimit)},
+		"slurm":        optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
 	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
 	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
 	return schema
 }
+
+// The time limit of a health check, in seconds.
+const (
+	usualHealthLimit = 30
+	mostHealthLimit  = 600
+)
 
 // usualWidth is a width that seldom has to change, which would rename the nodes.
 const usualWidth = 3

@@ -23,10 +23,17 @@ func (d *declaration) checkControl(r *report) {
 	}
 	for _, key := range d.control.ofExisting() {
 		if !key.missing() {
-			r.add(key.place, "is only for a control node that exists: write control_node.existing too, or remove this key")
+			r.add(key.place, onlyExisting)
+		}
+	}
+	for _, list := range []value[[]value[string]]{d.control.cidrs, d.control.configure} {
+		if !list.missing() {
+			r.add(list.place, onlyExisting)
 		}
 	}
 }
+
+const onlyExisting = "is only for a control node that exists: write control_node.existing too, or remove this key"
 
 // controlKey is a key of control_node.
 type controlKey struct {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestAControlNodeThatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := reconfigure.Control{Existing: &reconfigure.ExistingControl{
+	want := reconfigure.Control{Name: "slurm.example.org", Existing: &reconfigure.ExistingControl{
 		Host: "slurm.example.org", User: "debian", SlurmConf: "/etc/slurm/slurm.conf",
 	}}
 	if diff := cmp.Diff(want, c.Control); diff != "" {
@@ -36,12 +37,14 @@ func TestAControlNodeThatExists(t *testing.T) {
 		t.Errorf("partitions %+v, but those of the site are in its slurm.conf", c.Partitions)
 	}
 
-	keys := "existing: 192.0.2.7, user: admin, slurm_conf: /opt/slurm/etc/slurm.conf"
+	keys := "existing: 192.0.2.7, user: admin, slurm_conf: /opt/slurm/etc/slurm.conf, cidrs: [192.0.2.0/24]"
 	c, err = config.Load(directory(t, strings.Replace(attached, "existing: slurm.example.org", keys, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.Existing = &reconfigure.ExistingControl{Host: "192.0.2.7", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf"}
+	want.Name = "192.0.2.7"
+	want.Existing = &reconfigure.ExistingControl{Host: "192.0.2.7", User: "admin", SlurmConf: "/opt/slurm/etc/slurm.conf",
+		CIDRs: []string{"192.0.2.0/24"}}
 	if diff := cmp.Diff(want, c.Control); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -89,5 +92,46 @@ func TestWhatContradictsAnExistingControlNode(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestWhoConfiguresTheNodes reads each form of control_node.configure.
+func TestWhoConfiguresTheNodes(t *testing.T) {
+	for _, tc := range []struct {
+		configure string
+		image     bool
+		command   []string
+		problem   string
+	}{
+		{"playbooks", false, nil, ""},
+		{"image", true, nil, ""},
+		{"[/opt/site/join, --twice, --twice]", false, []string{"/opt/site/join", "--twice", "--twice"}, ""},
+		{"[image]", false, nil, `"image" must be the path of a program, with a slash`},
+		{"[]", false, nil, "control_node.configure: is empty; write one of playbooks, image, or the words of a command"},
+		{"eiffel", false, nil, "control_node.configure: "},
+		{"[/opt/site/join, 3]", false, nil, "put it into quotes"},
+	} {
+		c, err := config.Load(directory(t, strings.Replace(attached, "existing: slurm.example.org",
+			"existing: slurm.example.org, configure: "+tc.configure, 1)))
+		if tc.problem != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.problem) {
+				t.Errorf("%s: error %v, not %q", tc.configure, err, tc.problem)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tc.configure, err)
+			continue
+		}
+		if got := c.Control.Existing; got.ByImage != tc.image || !slices.Equal(got.Command, tc.command) {
+			t.Errorf("%s: %+v", tc.configure, got)
+		}
+	}
+	_, err := config.Load(directory(t, strings.Replace(attached, "{existing: slurm.example.org}",
+		"{image: i, flavor: f, network: n, configure: image, cidrs: [192.0.2.0/24]}", 1)))
+	for _, key := range []string{"configure", "cidrs"} {
+		if err == nil || !strings.Contains(err.Error(), "control_node."+key+": is only for a control node that exists") {
+			t.Errorf("%s without existing: %v", key, err)
+		}
 	}
 }

@@ -176,6 +176,37 @@ func texts(into *value[[]value[string]], rules ...rule) described {
 	return described{readerFunc: read, kind: "list of texts", preset: func() string { return "[]" }}
 }
 
+// wordOrCommand reads one of some words, or a command: a list of its words. A word is the only text of the value; a
+// command of one word needs a slash, so that it is no word.
+func wordOrCommand(into *value[[]value[string]], words ...string) described {
+	read := func(r *report, path string, n *yaml.Node) {
+		into.place = place{path, n.Line}
+		items, first := []*yaml.Node{n}, oneOf(words...)
+		if n.Kind == yaml.SequenceNode {
+			items, first = n.Content, func(text string) error {
+				if !strings.Contains(text, "/") {
+					return fmt.Errorf("%q must be the path of a program, with a slash", text)
+				}
+				return nil
+			}
+		}
+		if len(items) == 0 {
+			r.add(into.place, "is empty; write one of %s, or the words of a command", strings.Join(words, ", "))
+			return
+		}
+		into.ok, into.is = true, make([]value[string], len(items))
+		for i, item := range items {
+			rules := []rule{filled}
+			if i == 0 {
+				rules = []rule{first}
+			}
+			text(&into.is[i], rules...).read(r, path, target(item))
+			into.ok = into.ok && into.is[i].ok
+		}
+	}
+	return described{readerFunc: read, kind: strings.Join(words, ", ") + ", or a command: a list of texts"}
+}
+
 // unique reports duplicate texts.
 func unique(r *report, all []value[string]) {
 	first := map[string]place{}

@@ -17,6 +17,7 @@ import (
 //   - An update for as long as it would wait for jobs.
 //   - A deploy, a destroy and a change of size not at all: a person follows them, sees the error and decides.
 //   - A request for an image without limit from the first operation on: the node's disk may have been cleaned.
+//   - A request for health checks without limit from the first operation on: the node may be drained for it.
 //   - A request that has drained nodes without limit: only a plan can undrain them. The planner ends it after its time.
 const (
 	// longestResume replaces ResumeTimeout if the declaration cannot be read. Few clouds need longer.
@@ -43,7 +44,7 @@ func retryLimit(r reconfigure.Request, c reconfigure.Cluster) (limit time.Durati
 	switch {
 	case r.Mode == reconfigure.Resume: // it drains no nodes
 		return positive(c.Slurm.ResumeTimeout, longestResume), true
-	case r.Mode == reconfigure.MakeImage && r.Touched:
+	case (r.Mode == reconfigure.MakeImage || r.Mode == reconfigure.CheckNodes) && r.Touched:
 		return 0, false
 	case r.Mode == reconfigure.Suspend, slices.ContainsFunc(r.Deferred, ofNode):
 		return 0, false

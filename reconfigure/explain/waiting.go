@@ -221,6 +221,8 @@ var classAdvice = map[reconfigure.Class]string{
 		"`reconfigure image check` tests the image",
 	reconfigure.ClassPlaybook: "look at the task's output, and at state/log/ansible.log",
 	reconfigure.ClassAnsible:  "restore what the reason names; `state/log/ansible.log` has the whole run",
+	reconfigure.ClassUnhealthy: "look at the output of the check, and at the host of the instance: `reconfigure hosts`; " +
+		"docs/guides/health.md has more",
 	reconfigure.ClassUnregistered: "look at slurmd's log on a node of the image, at its clock, and at the group's CPUs " +
 		"and RealMemory in all.yml",
 	reconfigure.ClassLocked: "wait for the process that the reason names, or release its lock with " +

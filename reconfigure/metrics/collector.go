@@ -333,7 +333,7 @@ func modes() []string {
 	return []string{
 		string(reconfigure.Resume), string(reconfigure.Suspend), string(reconfigure.Update), string(reconfigure.Enlarge),
 		string(reconfigure.Shrink), string(reconfigure.Resize), string(reconfigure.Deploy), string(reconfigure.Destroy),
-		string(reconfigure.MakeImage),
+		string(reconfigure.MakeImage), string(reconfigure.CheckNodes),
 	}
 }
 

@@ -153,10 +153,12 @@ func (o *operation) reconfigure() error {
 var errBoot = errors.New("it did not answer in time")
 
 func (o *operation) configureAndVerify() error {
-	if !o.startSlurmd() {
-		if err := o.configure(); err != nil {
-			return err
-		}
+	started, err := o.startSlurmd()
+	if err == nil && !started {
+		err = o.configure()
+	}
+	if err != nil {
+		return err
 	}
 	o.passed(configured)
 	return o.verifyAndSettle()

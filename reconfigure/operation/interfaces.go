@@ -95,10 +95,14 @@ type Configurer interface {
 	) (map[string]string, error)
 }
 
-// Starter starts slurmd.
+// Starter starts slurmd, and checks the health of nodes.
 type Starter interface {
-	// StartSlurmd returns when slurmd was started on an instance that is configured and has booted.
+	// StartSlurmd returns when slurmd was started on an instance that is configured and has booted. An instance that
+	// does not pass the health checks of its group is reconfigure.ClassUnhealthy, and its slurmd is not started.
 	StartSlurmd(ctx context.Context, i reconfigure.Instance) error
+	// CheckHealth runs the health checks of the group on an instance that is configured. An instance that does not pass
+	// them is reconfigure.ClassUnhealthy.
+	CheckHealth(ctx context.Context, i reconfigure.Instance) error
 }
 
 // SumStore stores the checksum of each node's last configuration.

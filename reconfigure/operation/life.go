@@ -2,6 +2,7 @@ package operation
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -66,6 +67,21 @@ func (o *operation) endLife() {
 // onHost records the host of the instance. The first answer counts, since the instance may have moved later.
 func (o *operation) onHost(s reconfigure.Server) {
 	o.attempt.life.Host = cmp.Or(o.attempt.life.Host, s.Host)
+}
+
+// findHost records the host of an instance that failed before the cloud had named its host.
+func (o *operation) findHost(ctx context.Context) {
+	life := &o.attempt.life
+	if life.Instance == "" || life.Host != "" || !life.Registered.IsZero() {
+		return
+	}
+	servers, _ := o.operator.serversOfNode(ctx, o.change.Node) // without an answer the host stays unknown
+	for _, s := range servers {
+		if s.ID == life.Instance && s.Host != "" {
+			o.onHost(s)
+			o.recordLife(*life)
+		}
+	}
 }
 
 // recordLife, like record, writes nothing after the operator's end.

@@ -76,6 +76,30 @@ func TestTheLifeOfAnInstanceThatDoesNotComeUpIsRecorded(t *testing.T) {
 	})
 }
 
+// The cloud names the host of a new instance only after some time.
+func TestTheHostOfAFailedInstanceIsRecorded(t *testing.T) {
+	for name, fails := range map[string]func(*lab){
+		"never active":    func(l *lab) { l.Takes(simulate.Building, simulate.Forever) },
+		"no SSH":          func(l *lab) { l.Order(simulate.NoSSH, "p3") },
+		"playbook":        func(l *lab) { l.Order(simulate.PlaybookFails, "p3") },
+		"never registers": func(l *lab) { l.Order(simulate.NeverRegisters, "p3") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.NameHosts()
+				l.resumes(9*time.Minute, 0, "p3")
+				fails(l)
+				l.carry()
+				lives := l.Lives()
+				if len(lives) != 1 || lives[0].Failed == "" || lives[0].Host != "host-of-"+lives[0].Instance {
+					t.Errorf("lives: %+v", lives)
+				}
+				l.wantOrder("down p3")
+			})
+		})
+	}
+}
+
 func TestARebuildIsAnotherLife(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")

@@ -77,6 +77,8 @@ func (o *operation) act() error {
 		return o.remove()
 	case reconfigure.Capture:
 		return o.capture()
+	case reconfigure.CheckHealth:
+		return o.checkHealth()
 	case reconfigure.Drain:
 		o.enter(reconfigure.PhaseDrain)
 		return o.drain()

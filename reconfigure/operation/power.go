@@ -88,22 +88,27 @@ func (o *operation) runs() bool {
 }
 
 // startSlurmd starts slurmd on an instance that was started and that the playbooks would not change. It reports whether
-// it did; otherwise the playbooks must run.
-func (o *operation) startSlurmd() bool {
+// it did; otherwise the playbooks must run. An instance that does not pass its health checks is an error.
+func (o *operation) startSlurmd() (started bool, err error) {
 	if o.change.Action != reconfigure.Start || o.round.barrier != nil {
-		return false
+		return false, nil
 	}
 	o.progress.admit() // from now on runs for other nodes tell it their addresses
 	if !o.unchanged() {
-		return false
+		return false, nil
 	}
-	if err := o.deps().Starter.StartSlurmd(o.term.ctx, o.instance.Instance); err != nil {
+	err = o.deps().Starter.StartSlurmd(o.term.ctx, o.instance.Instance)
+	switch {
+	case reconfigure.ClassOf(err) == reconfigure.ClassUnhealthy:
+		o.enter(reconfigure.PhaseConfigure) // it has booted
+		return false, err
+	case err != nil:
 		o.note("the playbooks run, since slurmd could not be started: " + said(err))
-		return false
+		return false, nil
 	}
 	o.note("it is configured already, so no playbook runs")
 	o.attempt.started = true
-	return true
+	return true, nil
 }
 
 // inventory is the inventory of a run of the playbooks.

@@ -37,7 +37,7 @@ func (o *operation) fail(err error) told {
 	if errors.Is(err, reconfigure.ErrUnwanted) {
 		return toldNothing // Slurm knows, and the node has not failed
 	}
-	told, problem := o.tellSlurm(ctx, public(err))
+	told, problem := o.tellSlurm(ctx, public(err), reconfigure.ClassOf(err) == reconfigure.ClassUnhealthy)
 	if problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
@@ -67,9 +67,9 @@ func (o *operation) awaitedNow(ctx context.Context) bool {
 
 // tellSlurm sets the node DOWN if Slurm waits for it, but not if Slurm uses it. A persistent node that Slurm would use
 // again is also drained: a DOWN node returns to service when its slurmd registers (slurm.conf(5), ReturnToService), and
-// the slurmd of a failed node may register, or still run. A drain that is not ours stays as it is: DOWN would replace
+// the slurmd of a failed node may register, or still run. An unhealthy one is drained in any case. A drain that is not ours stays as it is: DOWN would replace
 // its reason, and power saving would end it.
-func (o *operation) tellSlurm(ctx context.Context, reason string) (told, error) {
+func (o *operation) tellSlurm(ctx context.Context, reason string, unhealthy bool) (told, error) {
 	if _, err := o.operator.control(); err != nil {
 		return toldNothing, nil // without a control node, no job waits
 	}
@@ -90,7 +90,9 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) (told, error) 
 	boots := o.change.Action == reconfigure.Replace || o.change.Action.Boots()
 	renewed := o.instance.cleaned || o.progress.get().touched && boots
 	compute := o.change.Node != o.round.Cluster.Control.Name
-	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
+	drains := o.persistent() && (state.Rebooting() || (renewed || unhealthy) && !state.Running()) ||
+		unhealthy && o.change.Action == reconfigure.CheckHealth
+	if compute && drains {
 		err = o.update(ctx, updateDrain, reason)
 	}
 	if !o.awaited(state) {
@@ -217,8 +219,8 @@ func (o *operation) leftOver(err error) bool {
 	return makes && unfinished && reconfigure.ClassOf(err) != reconfigure.ClassRefused
 }
 
-// collectEvidence stores evidence about a failed node: the output of the task, and the console log of the instance,
-// which is removed soon. An error is only noted.
+// collectEvidence stores evidence about a failed node: the output of the task, and the host and the console log of the
+// instance, which is removed soon. An error is only noted.
 func (o *operation) collectEvidence(err error) {
 	const longest = 30 * time.Second
 	ctx, cancel := context.WithTimeout(o.operator.ctx, longest)
@@ -247,6 +249,7 @@ func (o *operation) collectEvidence(err error) {
 	if len(evidence) > 0 {
 		_ = deps.Recorder.Keep(ctx, evidence...)
 	}
+	o.findHost(ctx)
 }
 
 // count adds the result to the health of the node's group. The failure of an instance that was planned before another

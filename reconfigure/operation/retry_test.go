@@ -38,12 +38,13 @@ func (l *lab) wantAttempts(node string, want int) {
 func TestNodeIsRetriedOnAFreshInstance(t *testing.T) {
 	for fault, class := range map[simulate.Fault]reconfigure.Class{
 		simulate.Lemon: reconfigure.ClassSSH, simulate.PlaybookFails: reconfigure.ClassPlaybook,
+		simulate.Unhealthy: reconfigure.ClassUnhealthy,
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.resumes(9*time.Minute, 1, "p3", "p4")
 				l.Order(fault, "p3")
-				l.Then(simulate.AfterConfigure, func() { l.Clear(simulate.PlaybookFails) })
+				l.Then(simulate.AfterConfigure, func() { l.Clear(simulate.PlaybookFails); l.Clear(simulate.Unhealthy) })
 				l.wantDone("p3", "p4")
 				l.wantAttempts("p3", 2)
 				l.wantAttempts("p4", 1)

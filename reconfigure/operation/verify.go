@@ -56,6 +56,9 @@ type check struct {
 // check returns an error if Slurm or the cloud does not answer before ctx ends.
 func (o *operation) check(ctx context.Context) (check, error) {
 	stale := false
+	if o.instance.ID == reconfigure.ExistingID {
+		return check{}, nil // the playbooks have reached it, and it belongs to the site
+	}
 	if o.change.Node != o.round.Cluster.Control.Name {
 		state, err := o.state(ctx)
 		if err != nil {

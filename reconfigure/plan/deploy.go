@@ -26,9 +26,12 @@ func (p *planner) deploy(r reconfigure.Request) {
 		}
 		return
 	}
-	p.shared, p.everywhere = true, true
+	p.shared, p.everywhere = true, !p.cluster.Attached() // the site's slurm.conf is not ours
 	for node := range wanted.All() {
 		switch ok, reason := p.whole(node); {
+		case node == p.cluster.Control.Name && p.cluster.Attached():
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure,
+				Reason: "the site runs it: its files are read, and none is changed"})
 		case p.stopped(node):
 			p.refresh(r, node)
 		case ok && p.seen.States[node].PoweringUp(): // slurmd of an older boot does not register
@@ -62,7 +65,8 @@ func (p *planner) destroy(r reconfigure.Request) {
 	for _, known := range []nodeset.NodeSet{nodeset.Collect(maps.Keys(p.seen.Instances)),
 		nodeset.Collect(maps.Keys(p.seen.Desired))} {
 		for node := range known.All() {
-			if p.changes[node] == nil {
+			ours := node != p.cluster.Control.Name || !p.cluster.Attached()
+			if p.changes[node] == nil && ours {
 				p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove,
 					Reason: "the cluster is destroyed", Force: true})
 			}

@@ -32,6 +32,7 @@ type story struct {
 		Image        string
 		Idle         reconfigure.WhenIdle // "" for delete
 		Stopped      int                  // the maximum of stopped nodes
+		Checks       []string             // health_check
 	}
 	Control   string            // image of the control node; "" for the default
 	Instances map[string]string // hostlist → image id, and " tainted", " stopped" or " shelved" if it is
@@ -116,7 +117,8 @@ func (s story) cluster() reconfigure.Cluster {
 	}
 	for _, g := range s.Groups {
 		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: g.Name, Prefix: g.Prefix, Width: 1,
-			Source: source(g.Image), Min: g.Min, Max: g.Max, WhenIdle: g.Idle, MaxStopped: g.Stopped})
+			Source: source(g.Image), Min: g.Min, Max: g.Max, WhenIdle: g.Idle, MaxStopped: g.Stopped,
+			HealthChecks: g.Checks})
 	}
 	return c
 }

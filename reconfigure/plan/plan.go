@@ -31,6 +31,10 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 		p.desired = map[string]reconfigure.Spec{}
 	}
 	for _, r := range requests {
+		if reason := notAttached[r.Mode]; reason != "" && cluster.Attached() {
+			p.rejectAll(r, reason)
+			continue
+		}
 		p.jobs, p.needed = append(p.jobs, r.Jobs...), reconfigure.Waiting(r.Jobs)
 		switch r.Mode {
 		case reconfigure.Deploy:
@@ -47,12 +51,24 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 			p.destroy(r)
 		case reconfigure.MakeImage:
 			p.image(p.withoutUnknown(r))
+		case reconfigure.CheckNodes:
+			p.check(p.withoutUnknown(r))
 		default:
 			p.rejectAll(r, "unknown mode "+string(r.Mode))
 		}
 	}
 	p.restrain(requests)
 	return p.plan()
+}
+
+// notOurs is the reason for rejecting a change of the site's slurm.conf.
+const notOurs = "the site runs the control node: edit min_nodes and max_nodes in all.yml, and then run " +
+	"`reconfigure attach` and `reconfigure deploy`"
+
+// notAttached has the reasons for rejecting modes if the site runs the control node.
+var notAttached = map[reconfigure.Mode]string{
+	reconfigure.Shrink: notOurs, reconfigure.Resize: notOurs,
+	reconfigure.MakeImage: "the site runs the control node, and it is unknown which files of the node an image must not have",
 }
 
 // Sources returns the sources that must be resolved before the requests can be planned.
@@ -82,7 +98,7 @@ func Sources(
 func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	switch r.Mode {
 	case reconfigure.Deploy:
-		return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
+		return deployed(cluster)
 	case reconfigure.Resume, reconfigure.Update, reconfigure.MakeImage:
 		return r.Open().Intersect(cluster.Nodes())
 	case reconfigure.Enlarge, reconfigure.Resize:
@@ -90,6 +106,14 @@ func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	default:
 		return nodeset.NodeSet{}
 	}
+}
+
+// deployed returns the nodes that a deploy makes.
+func deployed(cluster reconfigure.Cluster) nodeset.NodeSet {
+	if cluster.Attached() {
+		return cluster.Persistent()
+	}
+	return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
 }
 
 // made returns the group of a node, and the declared source of its instance, with another image if one is given.

@@ -18,6 +18,8 @@ func (p *planner) resize(r reconfigure.Request) {
 			p.waitsForSlurm(r, node)
 		case !p.slurm:
 			p.reject(r, node, p.slurmsReason())
+		case p.cluster.Attached() && p.stale(node):
+			p.reject(r, node, notOurs)
 		case p.persistent.Contains(node) && r.Mode == reconfigure.Shrink:
 			p.keep(r, node)
 			p.reject(r, node, "it is below min_nodes of its group")

@@ -32,6 +32,18 @@ func (c comparison) existence(v view) (Finding, bool) {
 			Detail: "it has no instance, and a worker set it DOWN in Slurm without handing it back",
 			Fix:    HandBack,
 		}, true
+	case IsForgotten(v.state) && c.declared.Contains(v.node) && c.cloud && len(v.strange) == 0:
+		return Finding{
+			Kind:   Forgotten,
+			Detail: "Slurm has powered it down, but gives it to no job, since it has it as " + v.state.String(),
+			Fix:    HandBack,
+		}, true
+	case IsLingering(v.state) && c.busy.Calm.Contains(v.node) && c.declared.Contains(v.node) && c.cloud && len(v.strange) == 0:
+		return Finding{
+			Kind:    Lingering,
+			Detail:  "it has no instance, and Slurm still powers it down after more than twice its suspend_timeout",
+			Command: poweredDown,
+		}, true
 	}
 	return Finding{}, false
 }
@@ -39,6 +51,7 @@ func (c comparison) existence(v view) (Finding, bool) {
 // Commands for an administrator. The worker never runs them: they may cost jobs, or require knowledge of the reasons.
 const (
 	poweringDown = "scontrol update nodename=" + Nodes + " state=power_down_force reason='no instance'"
+	poweredDown  = "scontrol update nodename=" + Nodes + " state=resume"
 	updating     = "reconfigure update " + Nodes
 	reimaging    = "reconfigure update --reimage " + Nodes
 	resizing     = "reconfigure resize"

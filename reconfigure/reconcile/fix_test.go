@@ -79,6 +79,8 @@ func TestANodeIsHandedBackOnlyIfNothingHasChanged(t *testing.T) {
 		want   string // the nodes that are powered down
 	}{
 		"it is still DOWN":           {words: "DOWN", want: "n2"},
+		"it is still forgotten":      {words: "IDLE POWERED_DOWN NOT_RESPONDING", want: "n2"},
+		"Slurm gives it to a job":    {words: "ALLOCATED POWERED_DOWN NOT_RESPONDING", busy: true},
 		"a job runs on it":           {words: "ALLOCATED", busy: true},
 		"slurmd has registered":      {words: "IDLE"},
 		"it is DOWN with a job":      {words: "DOWN", busy: true},

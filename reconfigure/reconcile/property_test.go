@@ -103,7 +103,7 @@ func TestFixesAreSafeWhateverTheSourcesSay(t *testing.T) {
 				t.Fatalf("it is not in use, or this is not the way to renew it: %+v", f)
 			}
 			if f.Fix == HandBack &&
-				(!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() ||
+				(!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !Abandoned(state) && !IsForgotten(state) || state.Running() || attended(state) ||
 					seen.Instances[f.Node].ID != "") {
 				t.Fatalf("it is not ours to hand back: %+v", f)
 			}

@@ -10,6 +10,7 @@ package reconcile
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -21,6 +22,8 @@ import (
 type Busy struct {
 	Nodes nodeset.NodeSet // the nodes of requests without an outcome, and nodes with an event during the snapshot
 	Whole bool            // such a request is for the whole cluster
+	// Calm has nodes to which nothing has happened for longer than Slurm takes to power a node down.
+	Calm nodeset.NodeSet
 }
 
 // Kind is the kind of a difference.
@@ -31,27 +34,31 @@ const (
 	Orphan Kind = "orphan" // the cloud has an instance of the cluster that Terraform does not know
 	// the cloud has a port of the cluster that Terraform does not know and no server uses
 	LeakedPort Kind = "leaked_port"
-	Doubled    Kind = "doubled"       // an orphan, and not the only instance of its name
-	Lost       Kind = "lost"          // Terraform has an instance that the cloud does not have
-	Tainted    Kind = "tainted"       // an instance is tainted in Terraform's state, or only a part of it exists
-	Unfinished Kind = "unfinished"    // Terraform's map and its state differ: an instance is missing, or was not removed
-	Unadopted  Kind = "unadopted"     // Slurm uses an instance that is not finished in Terraform's state
-	Leaked     Kind = "leaked"        // Slurm does not use the node, but its instance exists
-	Undeclared Kind = "undeclared"    // the same for an undeclared node
-	PowersUp   Kind = "powers_up"     // Slurm waits for the node, but there is no request for it
-	PowersDown Kind = "powers_down"   // Slurm powers the node down, but there is no request for it
-	Missing    Kind = "missing"       // a persistent node or the control node has no instance
-	Hollow     Kind = "hollow"        // the node is up in Slurm, but it has no instance
-	SetDown    Kind = "set_down"      // this tool set the node DOWN in Slurm, and did not hand it back
-	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
-	Stopped    Kind = "stopped"       // without a request, the instance is shut off, paused, suspended or in ERROR
-	Silent     Kind = "silent"        // the instance of a persistent node runs, but its slurmd does not answer
-	Drained    Kind = "drained"       // this tool has drained the node, but there is no request for it
-	Cleaned    Kind = "cleaned"       // the node's disk was cleaned for an image, and the node was not made anew
-	Image      Kind = "wrong_image"   // the instance has another image than in Terraform's map
-	Address    Kind = "wrong_address" // the sources have different addresses of the instance
-	Outdated   Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
-	Aged       Kind = "aged"          // a note: the instance is older than the maximum of its group
+	Doubled    Kind = "doubled"     // an orphan, and not the only instance of its name
+	Lost       Kind = "lost"        // Terraform has an instance that the cloud does not have
+	Tainted    Kind = "tainted"     // an instance is tainted in Terraform's state, or only a part of it exists
+	Unfinished Kind = "unfinished"  // Terraform's map and its state differ: an instance is missing, or was not removed
+	Unadopted  Kind = "unadopted"   // Slurm uses an instance that is not finished in Terraform's state
+	Leaked     Kind = "leaked"      // Slurm does not use the node, but its instance exists
+	Undeclared Kind = "undeclared"  // the same for an undeclared node
+	PowersUp   Kind = "powers_up"   // Slurm waits for the node, but there is no request for it
+	PowersDown Kind = "powers_down" // Slurm powers the node down, but there is no request for it
+	Missing    Kind = "missing"     // a persistent node or the control node has no instance
+	Hollow     Kind = "hollow"      // the node is up in Slurm, but it has no instance
+	SetDown    Kind = "set_down"    // this tool set the node DOWN in Slurm, and did not hand it back
+	// Slurm has powered a cloud node down, and never gives it to a job again
+	Forgotten Kind = "forgotten"
+	// Slurm still powers a node down although its instance was removed long ago
+	Lingering Kind = "lingering"
+	GivenUp   Kind = "given_up"      // Slurm has powered down a persistent node
+	Stopped   Kind = "stopped"       // without a request, the instance is shut off, paused, suspended or in ERROR
+	Silent    Kind = "silent"        // the instance of a persistent node runs, but its slurmd does not answer
+	Drained   Kind = "drained"       // this tool has drained the node, but there is no request for it
+	Cleaned   Kind = "cleaned"       // the node's disk was cleaned for an image, and the node was not made anew
+	Image     Kind = "wrong_image"   // the instance has another image than in Terraform's map
+	Address   Kind = "wrong_address" // the sources have different addresses of the instance
+	Outdated  Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
+	Aged      Kind = "aged"          // a note: the instance is older than the maximum of its group
 )
 
 // Note reports whether the kind is only for information: the sources do not differ.
@@ -158,7 +165,11 @@ func (c comparison) ours() nodeset.NodeSet {
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Instances))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Servers))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Ports))
-	return c.declared.Union(nodeset.Of(names...))
+	all := c.declared.Union(nodeset.Of(names...))
+	if c.cluster.Attached() {
+		all = all.Difference(nodeset.Of(c.cluster.Control.Name)) // the site runs it
+	}
+	return all
 }
 
 func (c comparison) judge(node string) []Finding {
@@ -242,6 +253,31 @@ func (c comparison) view(node string) view {
 // powered down (22.05, run).
 func Abandoned(s reconfigure.NodeState) bool {
 	return s.Cloud() && s.Down() && s.Ours() && !s.Busy && !s.PoweringUp() && !s.PoweringDown()
+}
+
+// resumeTimeoutReached is Slurm's reason for a node that did not register in time (slurmctld, power_save.c).
+const resumeTimeoutReached = "ResumeTimeout reached"
+
+// IsForgotten reports whether Slurm has a cloud node as powered down, but gives it to no job. A restart of slurmctld
+// makes no node available that does not respond (read_config.c); a node that did not come up in time stays DOWN, as
+// after a restart of slurmctld in mid-boot, if its ResumeFailProgram was lost; and a drain of this tool stays if it was
+// set after the power down began. A power down ends each of these states (power_save.c).
+func IsForgotten(s reconfigure.NodeState) bool {
+	if !s.Cloud() || !s.PoweredDown() || s.Busy || s.PoweringUp() || s.PoweringDown() ||
+		s.HasAny(reconfigure.NodeMaintenance|reconfigure.NodeFail) || s.ForeignDrain() {
+		return false
+	}
+	if s.Down() {
+		return strings.HasPrefix(s.Reason, resumeTimeoutReached)
+	}
+	return s.Has(reconfigure.NodeNotResponding) || s.Drained() && !s.Retires() && !s.Unfit()
+}
+
+// IsLingering reports whether Slurm powers a cloud node down. It does so for SuspendTimeout; whether that is over, Slurm
+// does not say.
+func IsLingering(s reconfigure.NodeState) bool {
+	return s.Cloud() && s.Has(reconfigure.NodePoweringDown) && !s.Busy && !s.PoweringUp() &&
+		!s.HasAny(reconfigure.NodeMaintenance|reconfigure.NodeDrain|reconfigure.NodeFail|reconfigure.NodeDown)
 }
 
 // out reports whether no job is on the node and none can start, so that a fix or a removal cannot cost a job.

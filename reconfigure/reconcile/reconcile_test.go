@@ -174,6 +174,38 @@ func TestFindings(t *testing.T) {
 		"up without an instance": {
 			func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, poweringDown),
 		},
+		"powered down, and not responding": {func(o *observation) {
+			o.slurm("n2", "IDLE CLOUD POWERED_DOWN NOT_RESPONDING")
+		}, one("n2", Forgotten, HandBack, "")},
+		"powered down, and not responding, with an instance": {func(o *observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "IDLE CLOUD POWERED_DOWN NOT_RESPONDING")
+		}, one("n2", Leaked, Suspend, "")},
+		"powered down, and drained by us": {func(o *observation) {
+			o.slurm("n2", "IDLE CLOUD POWERED_DOWN DRAIN")
+			o.reason("n2", "reconfigure: unhealthy: health check disks failed")
+		}, one("n2", Forgotten, HandBack, "")},
+		"powered down, and drained by somebody": {func(o *observation) {
+			o.slurm("n2", "IDLE CLOUD POWERED_DOWN DRAIN")
+			o.reason("n2", "fan broken")
+		}, nil},
+		"DOWN since slurmctld was restarted while it booted": {func(o *observation) {
+			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
+			o.reason("n2", "ResumeTimeout reached")
+		}, one("n2", Forgotten, HandBack, "")},
+		"DOWN since slurmctld was restarted while it booted, with an instance": {func(o *observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
+			o.reason("n2", "ResumeTimeout reached")
+		}, one("n2", Leaked, Suspend, "")},
+		"set DOWN by somebody, and powered down": {func(o *observation) {
+			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
+			o.reason("n2", "fan broken")
+		}, nil},
+		"powers down for ever": {func(o *observation) {
+			o.slurm("n2", "IDLE CLOUD POWERING_DOWN")
+			o.busy.Calm = nodeset.Of("n2")
+		}, one("n2", Lingering, None, poweredDown)},
 		"set DOWN by us": {func(o *observation) {
 			o.slurm("n2", "DOWN CLOUD")
 			o.reasoned("n2", "reconfigure: boot: no SSH")

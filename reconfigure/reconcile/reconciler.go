@@ -149,6 +149,9 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 		return Comparison{}, err
 	}
 	busy := Busy{Nodes: before.nodes.Union(after.nodes).Union(after.since(before)), Whole: before.whole || after.whole}
+	busy.Calm = r.Cluster.Nodes().Where(func(node string) bool {
+		return after.last[node].Time.Before(seen.Time.Add(-2*r.Cluster.Slurm.SuspendTimeout - time.Minute))
+	})
 	findings := Compare(r.Cluster, seen, busy, r.MinAge, r.Commands)
 	return Comparison{Findings: findings, Seen: seen, Busy: busy, work: after}, nil
 }
@@ -196,7 +199,7 @@ func (r Reconciler) removeOrphans(ctx context.Context, c Comparison, told func(F
 	}
 }
 
-// handBack asks Slurm again which of the nodes are DOWN with a reason of ours.
+// handBack asks Slurm again which of the nodes are DOWN with a reason of ours, or forgotten.
 func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Finding, error)) {
 	down := with(c.Findings, HandBack)
 	if len(down) == 0 {
@@ -210,8 +213,8 @@ func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Findin
 	states, failure := power.States(ctx, nodeset.Of(names...))
 	for _, f := range down {
 		err := failure
-		if err == nil && !Abandoned(states[f.Node]) {
-			err = fmt.Errorf("%s is skipped: it is no longer DOWN with a reason of this tool", f.Node)
+		if err == nil && !Abandoned(states[f.Node]) && !IsForgotten(states[f.Node]) {
+			err = fmt.Errorf("%s is skipped: it is no longer DOWN with a reason of this tool, or forgotten", f.Node)
 		}
 		if err == nil {
 			err = r.stillIdle(ctx, c, f.Node)

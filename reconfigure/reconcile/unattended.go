@@ -75,6 +75,7 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 		Tainted:    {Suspend, Resume},
 		Unfinished: {Suspend, Resume},
 		SetDown:    {HandBack},
+		Forgotten:  {HandBack},
 		Aged:       {Suspend, Retire},
 	}
 	clouds := cluster.Nodes().Difference(cluster.Persistent())

@@ -105,6 +105,8 @@ func TestWhatTheWorkerFixesByItself(t *testing.T) {
 		"told only":              {func(o *observation) { o.Desired["n2"] = o.Desired["n1"] }, Suspend},
 		"up without an instance": {down("IDLE CLOUD NOT_RESPONDING", ""), None},
 		"set DOWN by us":         {down("DOWN CLOUD", "reconfigure: quota: no room"), HandBack},
+		"forgotten":              {down("IDLE CLOUD POWERED_DOWN NOT_RESPONDING", ""), HandBack},
+		"DOWN in mid-boot":       {down("DOWN CLOUD POWERED_DOWN", "ResumeTimeout reached"), HandBack},
 		"set DOWN by somebody":   {down("DOWN CLOUD", "fan broken"), None},
 		"set DOWN, as the control host refused the request": {
 			down("DOWN CLOUD", "reconfigure: control host 192.0.2.10 refused the request"), HandBack,

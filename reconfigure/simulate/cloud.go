@@ -249,8 +249,26 @@ func (w *World) Server(ctx context.Context, id string) (reconfigure.Server, bool
 func (w *World) view(s *server) reconfigure.Server {
 	return reconfigure.Server{
 		ID: s.id, Node: s.node, Status: w.status(s), Address: s.address, PortID: "port-of-" + s.id,
-		ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created,
+		ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created, Host: w.host(s),
 	}
+}
+
+// placing is the time until the cloud names the host of a new instance, if that is not ACTIVE before.
+const placing = 5 * time.Second
+
+// NameHosts makes the cloud name the hosts of instances, each of which has its own.
+func (w *World) NameHosts() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.cloud.hosts = true
+}
+
+// host returns the host of an instance, if the cloud names hosts; empty until it has found one.
+func (w *World) host(s *server) string {
+	if !w.cloud.hosts || s.failed() || time.Now().Before(s.active) && time.Since(s.created) < placing {
+		return ""
+	}
+	return "host-of-" + s.id
 }
 
 // failed reports whether an instance ends in ERROR.

@@ -35,6 +35,7 @@ const (
 	NoSSH          Fault = "no SSH"           // it never answers
 	Lemon          Fault = "lemon"            // its next instance never answers, but the one after that does
 	PlaybookFails  Fault = "playbook fails"   // a task fails on it
+	Unhealthy      Fault = "unhealthy"        // a health check of its group fails
 	NeverRegisters Fault = "never registers"  // slurmd does not register
 	RegistersLate  Fault = "registers late"   // slurmd registers seconds after Slurm was told that the node is DOWN
 	StartsByItself Fault = "starts by itself" // the image starts slurmd: it registers before the playbooks run

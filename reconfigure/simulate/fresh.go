@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -102,6 +103,9 @@ func (w *World) Resumes(nodes ...string) {
 	defer w.lock.Unlock()
 	for _, node := range nodes {
 		n := w.slurm.nodes[node]
+		if n.drain && !strings.HasPrefix(n.reason, ReasonPrefix) {
+			n.freed = time.Now()
+		}
 		n.drain, n.reason = false, ""
 		if n.power == reconfigure.NodePoweringDown {
 			n.power = reconfigure.NodePoweredDown

@@ -193,6 +193,9 @@ func (w *World) StartSlurmd(ctx context.Context, i reconfigure.Instance) error {
 	case s == nil || !s.up || !s.configured || w.struck(NoSlurmd, i.Node):
 		return failure{NoSlurmd}
 	}
+	if err := w.unhealthy(s, i.Node); err != nil {
+		return err
+	}
 	w.log("start slurmd on", nodeset.Of(i.Node))
 	s.silent = false
 	w.startSlurmd(s, time.Now())
@@ -234,13 +237,48 @@ func (p *play) configure(ctx context.Context, node string) error {
 	case p.struck(PlaybookFails, node):
 		return reconfigure.WithOutput("stderr: "+string(PlaybookFails)+" on "+s.id, failure{PlaybookFails})
 	case !s.configured || s.silent:
-		s.configured, s.silent = true, false
+		s.configured = true
+		if err := p.unhealthy(s, node); err != nil {
+			return err
+		}
+		s.silent = false
 		p.startSlurmd(s, time.Now())
 	}
 	if p.extent.Everywhere && node == p.cluster.Control.Name {
 		p.reread(p.cluster)
 	}
 	return nil
+}
+
+// CheckHealth runs the health checks on an instance that is configured.
+func (w *World) CheckHealth(ctx context.Context, i reconfigure.Instance) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	s := w.server(i.ID)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s == nil || !s.up || !s.configured:
+		return failure{NoSSH}
+	}
+	w.log("check health of", nodeset.Of(i.Node))
+	if w.struck(Unhealthy, i.Node) {
+		return reconfigure.Classify(reconfigure.ClassUnhealthy, failure{Unhealthy})
+	}
+	return nil
+}
+
+// unhealthy returns the failure of the health check of an instance whose slurmd is to start. The instance stays without
+// slurmd.
+func (w *World) unhealthy(s *server, node string) error {
+	if !w.struck(Unhealthy, node) {
+		return nil
+	}
+	s.silent = true
+	w.log("unhealthy:", nodeset.Of(node))
+	return reconfigure.WithOutput("health check on "+s.id+"\n",
+		reconfigure.Classify(reconfigure.ClassUnhealthy, failure{Unhealthy}))
 }
 
 // reread restarts slurmctld with the slurm.conf of a declaration. It keeps the known states, and all jobs except those

@@ -26,6 +26,9 @@ type slurmNode struct {
 	registered  time.Time // its last registration
 	silent      bool      // Slurm has noticed that it does not answer
 	reserved    string    // reserved for the test job of this name
+	began       time.Time // the time at which a job started on the idle node
+	checked     time.Time // the last answer to a question about the node, not about all nodes
+	freed       time.Time // the time at which somebody ended their own drain of the node
 	run         string    // the last run, in a partition with `fresh: job`, to which the node was allocated
 }
 
@@ -91,7 +94,7 @@ func (w *World) StartJob(node string) {
 	w.advance()
 	n := w.slurm.nodes[node]
 	if n.state(node).Usable() && !n.job && n.reserved == "" && n.server != nil && n.server.slurmd {
-		n.base, n.job, n.run = reconfigure.NodeAllocated, true, ""
+		n.base, n.job, n.run, n.began = reconfigure.NodeAllocated, true, "", time.Now()
 	}
 }
 
@@ -191,9 +194,21 @@ func (n *slurmNode) waits() bool { return n.power == reconfigure.NodePoweringUp 
 // lose ends the job on a node. A job that only waits for the node stays.
 func (w *World) lose(node string) {
 	if n := w.slurm.nodes[node]; n != nil && n.state(node).Running() {
-		w.slurm.lost = append(w.slurm.lost, node)
+		if n.freedTooLate(time.Now()) {
+			w.slurm.freed = append(w.slurm.freed, node)
+		} else {
+			w.slurm.lost = append(w.slurm.lost, node)
+		}
 		n.base, n.job = reconfigure.NodeIdle, false
 	}
+}
+
+// lastCheck is the longest time between the last check for jobs and the end of an instance.
+const lastCheck = 10 * time.Second
+
+// freedTooLate reports whether somebody ended their own drain after the last check for jobs, and a job started then.
+func (n *slurmNode) freedTooLate(now time.Time) bool {
+	return n.freed.After(n.checked) && !n.began.Before(n.freed) && now.Sub(n.checked) <= lastCheck
 }
 
 // register is slurmd's registration after a boot. As with ReturnToService=2 in slurm.conf, a DOWN node returns to
@@ -258,6 +273,9 @@ func (w *World) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]r
 	for node, n := range w.slurm.nodes {
 		if nodes.Empty() || nodes.Contains(node) {
 			all[node] = n.state(node)
+		}
+		if nodes.Contains(node) {
+			n.checked = time.Now()
 		}
 	}
 	return all, nil

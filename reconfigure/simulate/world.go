@@ -49,6 +49,7 @@ type cloudState struct {
 	lastGiven int   // the last assigned number
 	doubled   []string
 	ended     []string
+	hosts     bool // it names the hosts of instances
 }
 
 // terraformState is Terraform's map of nodes, its states and its plans.
@@ -66,6 +67,7 @@ type slurmState struct {
 	nodes    map[string]*slurmNode
 	comments map[int64]string // by job
 	lost     []string
+	freed    []string // as lost, for another reason, see Freed
 	thwarted int
 	tests    []testJob           // of campaigns
 	spoiled  string              // the id of an image on which they fail
@@ -299,11 +301,19 @@ func (w *World) Calls() []string {
 	return slices.Clone(w.seen.calls)
 }
 
-// Lost returns the nodes whose running job was killed, in order.
+// Lost returns the nodes whose running job was killed, in order, without those of Freed.
 func (w *World) Lost() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.slurm.lost)
+}
+
+// Freed returns the nodes whose running job was killed since somebody ended their own drain of the node between the
+// last check for jobs and the end of the instance, and the job started then. docs/how-it-works/limits.md names this.
+func (w *World) Freed() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.slurm.freed)
 }
 
 // Node is all data about a node; it is comparable.

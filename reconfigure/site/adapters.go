@@ -17,6 +17,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
+	"github.com/eiffel-hpc/eiffel/reconfigure/configure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -250,6 +251,9 @@ func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Ports: map[string]string{},
 	}
 	maps.Copy(all.Desired, desired)
+	if err := a.Site.addExisting(ctx, all.Instances); err != nil {
+		return reconfigure.State{}, err
+	}
 	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d Driver) (func(), error) {
 		state, err := d.StateOf(ctx, desired, known)
 		return func() {
@@ -320,6 +324,14 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	if err != nil {
 		return operation.Deps{}, err
 	}
+	var configurer operation.Configurer = playbooks
+	var waiter operation.Waiter = a.waiter(cloud)
+	if c := a.Site.Cluster.Control.Existing; c != nil && c.ByImage {
+		configurer, waiter = configure.Image{}, configure.Image{}
+	} else if c != nil && len(c.Command) > 0 {
+		configurer = configure.Command{Argv: c.Command, Dir: a.Site.Dir, Env: Environment(os.Environ()),
+			KnownHosts: a.Site.knownHostsFile().Path, Log: appender{a.Site, "configure.log"}}
+	}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner {
 			d, err := a.Driver(ctx, shard)
@@ -332,8 +344,8 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Quota:      cloud,
 		Images:     cloud,
 		Cleaner:    playbooks,
-		Waiter:     a.waiter(cloud),
-		Configurer: playbooks,
+		Waiter:     waiter,
+		Configurer: configurer,
 		Starter:    starter{a.Site},
 		Sums:       a.Journal,
 		Recorder:   eventsAndEvidence{recorder, a.Journal},
@@ -469,11 +481,12 @@ func (s Site) knownHostsFile() ssh.KnownHosts {
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	key := s.Cluster.Settings.SlurmKeyFile()
-	command := s.knownHostsFile().Command(s.Cluster.LoginUser, control.Address, key)
+	command := s.knownHostsFile().Command(s.Cluster.ControlUser(), control.Address, key)
 	run := func(ctx context.Context, c process.Cmd) error {
 		err := Run(ctx, c)
 		if err != nil && !exists(key) {
-			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure deploy` makes it: %w", key, err)
+			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure %s` makes it: %w", key,
+				map[bool]string{true: "attach", false: "deploy"}[s.Cluster.Attached()], err)
 		}
 		return err
 	}

@@ -4,31 +4,51 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
 // OpenExisting is Open for a declaration whose control node exists. The error says so if it does not.
 func OpenExisting(dir string) (Site, error) {
-	s, err := opened(dir)
+	s, err := Open(dir)
 	if err == nil && s.Cluster.Control.Existing == nil {
 		err = fmt.Errorf("%s has no control_node.existing, the host of the control node to attach to", s.DeclarationFile())
 	}
 	return s, err
 }
 
-// onlyMade returns an error for a site whose control node exists: only one command knows such a site.
-func onlyMade(s Site) error {
-	if s.Cluster.Control.Existing == nil {
+// ExistingControl returns the control node that exists as an instance, with its IP address. The call may be repeated.
+func (s Site) ExistingControl(ctx context.Context) (reconfigure.Instance, error) {
+	host := s.Cluster.Control.Existing.Host
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return reconfigure.Instance{}, fmt.Errorf("the address of control_node.existing: %w", err)
+	}
+	return reconfigure.Instance{Node: s.Cluster.Control.Name, ID: reconfigure.ExistingID,
+		Address: addresses[0].Unmap().String(), Made: reconfigure.Spec{Group: reconfigure.ControlGroup}}, nil
+}
+
+// addExisting adds the control node to the instances if the site runs it.
+func (s Site) addExisting(ctx context.Context, instances map[string]reconfigure.Instance) error {
+	if !s.Cluster.Attached() {
 		return nil
 	}
-	return fmt.Errorf("%s has control_node.existing: this release only plans an attachment, by `reconfigure plan attach`",
-		s.DeclarationFile())
+	control, err := s.ExistingControl(ctx)
+	if err != nil {
+		return err
+	}
+	instances[control.Node] = control
+	return nil
 }
+
+// Playbooks returns what runs the playbooks.
+func (a *Adapters) Playbooks(ctx context.Context) (*ansible.Runner, error) { return a.playbooks(ctx) }
 
 // OnControlNode runs a program on the control node that exists, and returns its output. The login is that of a person:
 // ssh uses the configuration and the known hosts of the caller. The call may be repeated if the program may.

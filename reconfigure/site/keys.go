@@ -47,6 +47,19 @@ func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
 	})
 }
 
+// RevokeAll removes the keys of the control node and of all nodes of the cluster from this host's file.
+func (s Site) RevokeAll(ctx context.Context) error {
+	path, err := s.KeyFile()
+	if err != nil || path == "" {
+		return err
+	}
+	made := s.Cluster
+	made.Control.Existing = nil
+	return ssh.RevokeKeys(ctx, path, func() (func(string) bool, error) {
+		return func(line string) bool { return isRevoked(line, made, nil) }, nil
+	})
+}
+
 // KeyFile returns the file to which the playbooks write keys; empty if its user does not exist on this host.
 func (s Site) KeyFile() (string, error) {
 	path, err := expandUser(s.Cluster.Settings.AuthorizedKeys)
@@ -68,6 +81,9 @@ func isRevoked(line string, c reconfigure.Cluster, nodes map[string]reconfigure.
 	if !isNodes {
 		if comment != "slurm@"+c.Name {
 			return false
+		}
+		if c.Attached() {
+			return false // `reconfigure detach` removes it
 		}
 		node = c.Control.Name
 	}

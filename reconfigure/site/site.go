@@ -32,15 +32,6 @@ type Site struct {
 // Open reads the declaration of a cluster directory. Its problems are a *config.Problems; a missing file is an
 // fs.PathError.
 func Open(dir string) (Site, error) {
-	s, err := opened(dir)
-	if err == nil {
-		err = onlyMade(s)
-	}
-	return s, err
-}
-
-// opened is Open for each kind of control node.
-func opened(dir string) (Site, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Site{}, err

@@ -1,8 +1,8 @@
 package slurm
 
 import (
-	"bytes"
-	"encoding/json"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -53,27 +53,29 @@ type resumeJob struct {
 // words is a string or a list of them.
 type words []string
 
-func (w *words) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(text, []byte(`"`)) {
-		*w = make(words, 1)
-		return json.Unmarshal(text, &(*w)[0])
+// UnmarshalJSONFrom is called for each of thousands of nodes, so it copies no text.
+func (w *words) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() != '"' {
+		return json.UnmarshalDecode(from, (*[]string)(w))
 	}
-	return json.Unmarshal(text, (*[]string)(w))
+	*w = make(words, 1)
+	return json.UnmarshalDecode(from, &(*w)[0])
 }
 
 // number is a plain number or, in later releases, an object that also says whether the number is set; zero if it is
 // not.
 type number float64
 
-func (n *number) UnmarshalJSON(text []byte) error {
-	if !bytes.HasPrefix(text, []byte(`{`)) {
-		return json.Unmarshal(text, (*float64)(n))
+// UnmarshalJSONFrom is called as that of words.
+func (n *number) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() != '{' {
+		return json.UnmarshalDecode(from, (*float64)(n))
 	}
 	var object struct {
 		Set    bool    `json:"set"`
 		Number float64 `json:"number"`
 	}
-	if err := json.Unmarshal(text, &object); err != nil {
+	if err := json.UnmarshalDecode(from, &object); err != nil {
 		return err
 	}
 	if object.Set {

@@ -3,12 +3,14 @@ package slurm
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -123,7 +125,9 @@ func decode(out []byte) ([]node, error) {
 			Description string `json:"description"`
 		} `json:"errors"`
 	}
-	if err := json.Unmarshal(out, &document); err != nil {
+	// As encoding/json does, it accepts doubled names and invalid UTF-8.
+	err := json.Unmarshal(out, &document, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
 		return nil, fmt.Errorf("unexpected answer: %w", err)
 	}
 	var errs []error

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -232,11 +233,11 @@ func TestNumberReadsEveryForm(t *testing.T) {
 		`{"set": false, "infinite": false, "number": 7}`: 0,
 	} {
 		var got number
-		if err := got.UnmarshalJSON([]byte(text)); err != nil || got != want {
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
 			t.Errorf("%s: %v, error %v", text, got, err)
 		}
 	}
-	if err := new(number).UnmarshalJSON([]byte(`{"set": 1}`)); err == nil {
+	if err := json.Unmarshal([]byte(`{"set": 1}`), new(number)); err == nil {
 		t.Error("no error")
 	}
 }

@@ -68,7 +68,10 @@ func Always(c reconfigure.Cluster, node string) bool {
 
 // DeclaredSources lists the images, flavors and networks that are declared for the nodes, each combination once.
 func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
-	sources := []reconfigure.Source{c.Control.Source}
+	var sources []reconfigure.Source
+	if !c.Attached() {
+		sources = append(sources, c.Control.Source)
+	}
 	for _, g := range c.Groups {
 		if !slices.Contains(sources, g.Source) {
 			sources = append(sources, g.Source)
@@ -99,7 +102,7 @@ func (s Snapshot) Undeclared(c reconfigure.Cluster) nodeset.NodeSet {
 func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	names := slices.Collect(maps.Keys(s.Instances))
 	for node, state := range s.States {
-		if state.GivenToJob() {
+		if state.GivenToJob() && !c.Attached() { // the site has nodes of its own
 			names = append(names, node)
 		}
 	}

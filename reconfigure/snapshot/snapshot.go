@@ -183,7 +183,7 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	wait.Wait()
 	if scope.Servers && cloud == nil {
 		s.Servers, cloud = limited(ctx, o.Limit, func(ctx context.Context) (map[string][]reconfigure.Server, error) {
-			all, _, err := Confirm(ctx, servers, idsOf(s.Instances), o.Server)
+			all, _, err := Confirm(ctx, servers, o.idsOf(s.Instances), o.Server)
 			return all, err
 		})
 	}
@@ -201,11 +201,13 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	return s, context.Cause(ctx)
 }
 
-// idsOf returns the ids of instances by node.
-func idsOf(instances map[string]reconfigure.Instance) map[string]string {
+// idsOf returns the ids of instances by node. The cloud does not have a control node that the site runs.
+func (o Observer) idsOf(instances map[string]reconfigure.Instance) map[string]string {
 	ids := make(map[string]string, len(instances))
 	for node, i := range instances {
-		ids[node] = i.ID
+		if i.ID != reconfigure.ExistingID {
+			ids[node] = i.ID
+		}
 	}
 	return ids
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -31,6 +32,41 @@ func TestTheTableCutsTheErrorsOfTerraform(t *testing.T) {
 		}
 		if said := b.String(); !strings.Contains(said, tc.has) || strings.Contains(said, tc.hasNot) {
 			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
+// TestAMissingCloudIsNamedOnce prints a report with requests that wait for the cloud that the caller names.
+func TestAMissingCloudIsNamedOnce(t *testing.T) {
+	const missing, other = `find cloud "lab": no clouds.yaml`, "image v1: there are two"
+	waits := func(id reconfigure.RequestID, kind reconfigure.DeferralKind, why string) Request {
+		p := NewRequest(reconfigure.Request{ID: id, Mode: reconfigure.Update, Deferred: []reconfigure.Deferral{
+			{Request: id, Node: "n1", Kind: kind, Reason: why},
+		}}, nil)
+		p.State = p.deferral()
+		return p
+	}
+	r := Report{
+		Unreachable: []snapshot.Unreachable{{Source: snapshot.Cloud, Reason: missing}},
+		Requests: []Request{
+			waits(1, reconfigure.CloudUnreachable, "image v1: "+missing),
+			waits(2, reconfigure.CannotPlan, missing),
+			waits(3, reconfigure.CloudUnreachable, other),
+		},
+	}
+	for told, want := range map[bool]int{true: 0, false: 3} {
+		var b strings.Builder
+		if err := r.Write(&b, Layout{CloudTold: told}); err != nil {
+			t.Fatal(err)
+		}
+		said := b.String()
+		if n := strings.Count(said, missing); n != want {
+			t.Errorf("told %t: named %d times:\n%s", told, n, said)
+		}
+		for _, note := range []string{"Request 1 waits for the cloud, and will be retried", "will be retried: " + other} {
+			if !strings.Contains(said, note) {
+				t.Errorf("told %t: no %q:\n%s", told, note, said)
+			}
 		}
 	}
 }

@@ -56,7 +56,9 @@ func NewImages(
 			i.Declared = append(i.Declared, group)
 		}
 	}
-	declare(reconfigure.ControlGroup, c.Control.Source)
+	if !c.Attached() {
+		declare(reconfigure.ControlGroup, c.Control.Source)
+	}
 	for _, g := range c.Groups {
 		declare(g.Name, g.Source)
 	}

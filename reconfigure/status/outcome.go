@@ -62,6 +62,7 @@ func Result(v reconfigure.Verdict) string {
 		reconfigure.Configure: "configured", reconfigure.Remove: "removed", reconfigure.Capture: "imaged",
 		reconfigure.Start: "started", reconfigure.Stop: "stopped",
 		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained", reconfigure.Adopt: "adopted",
+		reconfigure.CheckHealth: "healthy",
 	}[v.Action]
 	switch {
 	case done == "":

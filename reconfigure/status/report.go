@@ -226,7 +226,11 @@ type viewer struct {
 
 // declared returns the rows of the declared nodes, with or without an instance.
 func (v viewer) declared() []Node {
-	nodes := []Node{v.node(v.cluster.Control.Name, reconfigure.ControlGroup, KindControl, v.cluster.Control.Source)}
+	var nodes []Node
+	if !v.cluster.Attached() {
+		nodes = append(nodes,
+			v.node(v.cluster.Control.Name, reconfigure.ControlGroup, KindControl, v.cluster.Control.Source))
+	}
 	for _, g := range v.cluster.Groups {
 		persistent := g.Persistent()
 		for name := range g.Nodes().All() {

@@ -21,7 +21,7 @@ type Layout struct {
 	Width int  // in characters, of the lines of a table that is not wide
 	// Verbose prints the answers of other programs in full.
 	Verbose bool
-	// CloudTold leaves out that the cloud does not answer: the caller prints it.
+	// CloudTold leaves out why the cloud does not answer: the caller prints it.
 	CloudTold bool
 }
 
@@ -259,10 +259,11 @@ func (r Report) notes(l Layout) []string {
 			}
 		}
 		if p.State.Deferred() && p.State != WaitsForJobs {
-			notes = append(
-				notes,
-				fmt.Sprintf("Request %s %s, and will be retried: %s", p.ID, p.State.Words(), text.OneLine(p.Why())),
-			)
+			note := fmt.Sprintf("Request %s %s, and will be retried", p.ID, p.State.Words())
+			if !l.CloudTold || !r.forCloud(p) {
+				note += ": " + text.OneLine(p.Why())
+			}
+			notes = append(notes, note)
 		}
 	}
 	if r.Reconcile != nil {
@@ -279,6 +280,13 @@ func (r Report) notes(l Layout) []string {
 		notes = append(notes, "No worker runs: `reconfigure worker` starts one.")
 	}
 	return notes
+}
+
+// forCloud reports whether a request is deferred for the reason for which the cloud does not answer now.
+func (r Report) forCloud(p Request) bool {
+	return slices.ContainsFunc(r.Unreachable, func(u snapshot.Unreachable) bool {
+		return u.Source == snapshot.Cloud && strings.Contains(p.Why(), u.Reason)
+	})
 }
 
 // words returns the state of a request for people.

@@ -304,8 +304,8 @@ func FuzzState(f *testing.F) {
 		if was, is := unknownFields(t, s.top), unknownFields(t, again.top); !reflect.DeepEqual(was, is) {
 			t.Errorf("the fields %v become %v", was, is)
 		}
-		listed, there, err := parseList(text, kinds.InstanceBlock())
-		twice, still, err2 := parseList(written, kinds.InstanceBlock())
+		listed, there, err := parseList(text, kinds)
+		twice, still, err2 := parseList(written, kinds)
 		if there != still || (err == nil) != (err2 == nil) || !reflect.DeepEqual(listed, twice) {
 			t.Errorf("resources, error %v, then %v:\n%s", err, err2, cmp.Diff(listed, twice))
 		}

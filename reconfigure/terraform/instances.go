@@ -32,7 +32,7 @@ func (d *Driver) StateOf(
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	listed, err := d.listed(ctx, m.kinds.InstanceBlock())
+	listed, err := d.listed(ctx, m.kinds)
 	if err != nil {
 		return reconfigure.State{}, err
 	}

@@ -60,7 +60,7 @@ func largeShard(tb testing.TB, n int) (*Driver, map[string]reconfigure.Spec) {
 
 // TestLargeStatesAreReadCheaply counts allocations for each node: `status` reads thousands of them.
 func TestLargeStatesAreReadCheaply(t *testing.T) {
-	const n, most = 200, 600
+	const n, most = 200, 120
 	d, nodes := largeShard(t, n)
 	var state reconfigure.State
 	allocations := testing.AllocsPerRun(3, func() {

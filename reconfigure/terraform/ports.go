@@ -19,7 +19,7 @@ func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := d.listed(ctx, m.kinds.InstanceBlock())
+	state, err := d.listed(ctx, m.kinds)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,7 +37,7 @@ func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(n
 	if err != nil || len(m.kept) == 0 || portOnly(ours.Desired).Empty() {
 		return err
 	}
-	state, err := d.listed(ctx, m.kinds.InstanceBlock())
+	state, err := d.listed(ctx, m.kinds)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ locals {
   key     = merge({ name = local.cluster.cluster_name, public_key = "" }, try(local.cluster.key_pair, {}))
   public  = trimspace(local.key.public_key)
   allowed = try(local.cluster.allowed_cidrs, ["0.0.0.0/0"])
+  site    = try(local.cluster.control_node.cidrs, [])
   mark    = "Slurm cluster ${local.cluster.cluster_name}"
 
   shard = terraform.workspace == "default" ? "" : terraform.workspace
@@ -151,6 +152,16 @@ resource "openstack_networking_secgroup_rule_v2" "ssh" {
   port_range_min    = 22
   port_range_max    = 22
   remote_ip_prefix  = local.allowed[count.index]
+  security_group_id = openstack_networking_secgroup_v2.cluster[0].id
+}
+
+# The control node and the nodes of a site to which the cluster is attached (control_node.existing).
+resource "openstack_networking_secgroup_rule_v2" "site" {
+  count = local.shared ? length(local.site) : 0
+
+  direction         = "ingress"
+  ethertype         = strcontains(local.site[count.index], ":") ? "IPv6" : "IPv4"
+  remote_ip_prefix  = local.site[count.index]
   security_group_id = openstack_networking_secgroup_v2.cluster[0].id
 }
 

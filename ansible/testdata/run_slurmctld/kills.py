@@ -1,5 +1,7 @@
-"""Kills the module run_slurmctld before each of its steps, and calls it again. slurmctld, Slurm's commands and the service manager are doubles. It is run in the folder ansible."""
+"""Kills the module run_slurmctld before each of its steps, and calls it again. The files that a kill leaves are a copy made before the step. slurmctld, Slurm's commands and the service manager are doubles. It is run in the folder ansible."""
 
+import copy
+import glob
 import importlib.util
 import itertools
 import json
@@ -24,14 +26,14 @@ MUTE = dict(B, **{"slurm.conf": "mute\n"})  # slurmctld starts, and does not ans
 EDITED = dict(A, **{"slurm.conf": "edited\n"})
 ALL_JOBS = [{"nodes": "", "partition": "", "what": "something changes"}]
 
-steps, last = 0, 0  # how many there were, and the one at which this process is killed
+steps, copies = 0, None  # how many there were, and what gets the control node's folder before each
 
 
 def step():
     global steps
     steps += 1
-    if steps == last:
-        os._exit(137)
+    if copies:
+        copies(steps)
 
 
 def stepping(function):
@@ -60,8 +62,7 @@ class World:
     """A control node."""
 
     def __init__(self, there, good, running, jobs=False):
-        self.root = tempfile.mkdtemp(dir=base)
-        self.etc, self.result, self.file = (os.path.join(self.root, name) for name in ("etc", "run/result", "world"))
+        self.place(tempfile.mkdtemp(dir=base))
         os.makedirs(os.path.join(self.root, "run"))
         for folder, files in ((self.etc, there), (os.path.join(self.etc, "last-good"), good)):
             if files is not None:
@@ -71,6 +72,21 @@ class World:
                         file.write(text)
         self.running = running
         self.jobs = jobs
+
+    def killed_at(self, step):
+        """Returns the control node as a kill before this step of a call with copies leaves it."""
+        killed = copy.copy(self)
+        killed.place(tempfile.mkdtemp(dir=base))
+        shutil.copytree("%s.%d" % (self.root, step), killed.root, dirs_exist_ok=True)
+        return killed
+
+    def place(self, root):
+        self.root = root
+        self.etc, self.result, self.file = (os.path.join(root, name) for name in ("etc", "run/result", "world"))
+
+    def remove(self):
+        for folder in [self.root] + glob.glob(self.root + ".*"):
+            shutil.rmtree(folder)
 
     def there(self):
         return module.reconfigure_slurm.read(self.etc)
@@ -101,16 +117,16 @@ class World:
             subprocess.run(["sh", "-c", script], check=True)
         self.start()
 
-    def call(self, files, dangers=(), at=0):
-        """Returns the result, None if the call was killed, and the number of its steps."""
-        global steps, last
+    def call(self, files, dangers=(), copied=False):
+        """Returns the result and the number of steps. With copied, the control node is copied before each step."""
+        global steps, copies
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
-            steps, last = 0, at
+            steps, copies = 0, self.copy if copied else None
             for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"):
                 setattr(os, name, stepping(getattr(os, name)))
-            module.time = Clock()
+            module.reconfigure_slurmctld.time = Clock()
             params = {"directory": self.etc, "files": files, "dangers": list(dangers), "unknown": "", "fresh": "fresh.sh" in files, "result": self.result}
             result = module.answer(Daemon(self), params)
             os.write(theirs, json.dumps([result, steps]).encode())
@@ -119,7 +135,10 @@ class World:
         with os.fdopen(ours, "rb") as pipe:
             said = pipe.read()
         os.waitpid(child, 0)
-        return json.loads(said.decode()) if said else (None, 0)
+        return json.loads(said.decode())
+
+    def copy(self, step):
+        subprocess.run(["cp", "-a", self.root, "%s.%d" % (self.root, step)], check=True)
 
 
 class Daemon(module.Slurmctld):
@@ -197,16 +216,15 @@ def refused(world, files):
 
 
 def kills():
-    for (name, there, good, running, files, words), (next_name, later) in itertools.product(CALLS, LATER.items()):
-        result, most = World(there, good, running).call(files)
+    for name, there, good, running, files, words in CALLS:
+        undisturbed = World(there, good, running)
+        result, most = undisturbed.call(files, copied=True)
         check_result(name, result, words)
-        if next_name == "a call that is refused" and good is None:
-            continue  # before the first configuration there are no jobs
-        for at in range(1, most + 1):
+        for at, (next_name, later) in itertools.product(range(1, most + 1), LATER.items()):
+            if next_name == "a call that is refused" and good is None:
+                continue  # before the first configuration there are no jobs
             what = "%s, killed at step %d of %d, then %s" % (name, at, most, next_name)
-            world = World(there, good, running)
-            if world.call(files, at=at)[0] is not None:
-                sys.exit(what + ": it was not killed")
+            world = undisturbed.killed_at(at)
             if world.running not in (None, world.there()):
                 sys.exit(what + ": slurmctld runs with %s, and on the disk are %s" % (world.running, world.there()))
             ran = world.running
@@ -216,21 +234,26 @@ def kills():
                 sys.exit("%s: slurmctld ran with %s, and runs with %s, while there are jobs" % (what, ran, world.running))
             if next_name == "the same call":
                 check_result(what, result, words)
-            shutil.rmtree(world.root)
+            world.remove()
+        undisturbed.remove()
     print("killed at each step")
 
 
 def twice():
     """Kills the call that repairs, too."""
     for name, there, good, running, files, words in CALLS[:3]:
-        most = World(there, good, running).call(files)[1]
-        for at, again in itertools.product(range(1, most + 1, 7), range(1, most + 1, 5)):
-            world = World(there, good, running)
-            world.call(files, at=at)
-            world.call(files, at=again)
-            world.call(files)
-            check(world, "%s, killed at steps %d and %d" % (name, at, again), [A, B])
-            shutil.rmtree(world.root)
+        undisturbed = World(there, good, running)
+        most = undisturbed.call(files, copied=True)[1]
+        for at in range(1, most + 1, 7):
+            repairing = undisturbed.killed_at(at)
+            most_again = repairing.call(files, copied=True)[1]
+            for again in range(1, most_again + 1, 13):
+                world = repairing.killed_at(again)
+                world.call(files)
+                check(world, "%s, killed at steps %d and %d" % (name, at, again), [A, B])
+                world.remove()
+            repairing.remove()
+        undisturbed.remove()
     print("killed twice")
 
 
@@ -302,14 +325,14 @@ def together():
         waits = os.path.join(world.root, "waits")
         child = os.fork()
         if child == 0:
-            flock = module.fcntl.flock
+            flock = module.reconfigure_slurmctld.fcntl.flock
 
             def noted(number, how):
-                if not how & module.fcntl.LOCK_NB:
+                if not how & module.reconfigure_slurmctld.fcntl.LOCK_NB:
                     open(waits, "w", encoding="utf-8").close()
                 flock(number, how)
 
-            module.fcntl.flock = noted
+            module.reconfigure_slurmctld.fcntl.flock = noted
             result, most = world.call(second)
             acted = most > 2  # it removes no result
             os._exit(0 if acted != picked and result == {"changed": True, "restarted": True} else 1)

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
 // longTests run without the race detector. The tests of cmd/reconfigure start many processes, with real Terraform, or
@@ -49,6 +51,15 @@ func run(ctx context.Context, events *lines) error {
 	if err != nil {
 		return err
 	}
+	// Linking takes seconds, and each lab needs the program.
+	program := filepath.Join(temporary, "reconfigure")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/reconfigure")
+	if out, err := build.CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w\n%s", build, err, out), os.RemoveAll(temporary))
+	}
+	if err := os.Setenv(cluster.ProgramVariable, program); err != nil {
+		return err
+	}
 	// `go test` starts packages in the order of its arguments: the longest ones first, so that none runs alone at the end.
 	labs := take(&packages, "/e2e/failure", "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/update",
 		"/e2e/bookworm", "/e2e/security", "/e2e/trixie", "/e2e/hosts", "/lab/e2e/")
@@ -65,7 +76,7 @@ func run(ctx context.Context, events *lines) error {
 	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "7") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "5") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, behindLabs, "-run", longTests),
@@ -73,7 +84,7 @@ func run(ctx context.Context, events *lines) error {
 	})
 	group.Go(func() { errs[2] = test(ctx, events, raced, behindLabs, "-p", "2", "-race", "-skip", longTests) })
 	group.Wait()
-	return errors.Join(append(errs, removeTemporary(temporary))...)
+	return errors.Join(append(errs, os.Remove(program), removeTemporary(temporary))...)
 }
 
 // makeTemporary makes the folder for temporary files of all tests and of the programs that they start.
@@ -140,6 +151,9 @@ func test(ctx context.Context, events *lines, packages []string, niceness int, f
 	argv := slices.Concat([]string{"-n", strconv.Itoa(niceness),
 		"go", "test", "-json", "-count", "1", "-timeout", "60m", "-vet", "off"}, flags, packages)
 	cmd := exec.Command("nice", argv...)
+	if slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -163,13 +163,16 @@ func failTogether(t *testing.T, ways []*way, good ...string) {
 	lab.Do(t, "continue")
 	looking := false
 	lab.Eventually(t, failurePatience, func() (bool, string) {
+		nodes, err := lab.Nodes()
+		if err != nil {
+			return false, err.Error()
+		}
 		var unseen []string
 		for _, w := range ways {
-			w.seen = w.seen || w.shows()
+			is := nodes[w.node]
+			w.seen = w.seen || w.shows(is)
 			if !w.seen {
-				state, _ := lab.NodeState(w.node)
-				reason, _ := lab.NodeReason(w.node)
-				unseen = append(unseen, fmt.Sprintf("%s is %s, %q", w.node, state, reason))
+				unseen = append(unseen, fmt.Sprintf("%s is %s, %q", w.node, is.State, is.Reason))
 			} else if !looking {
 				lab.Do(t, "pause", "--reason", "the test looks at what has failed")
 				looking = true
@@ -192,6 +195,7 @@ func failTogether(t *testing.T, ways []*way, good ...string) {
 	}
 	for _, w := range ways {
 		w.assertOwnerIsTold(t)
+		w.assertExplained(t)
 	}
 }
 
@@ -250,11 +254,18 @@ func awaitRequests(t *testing.T, ways []*way, want int) {
 }
 
 // shows reports whether a node is unusable in Slurm, with the given reason.
-func (w *way) shows() bool {
-	reason, _ := lab.NodeReason(w.node)
-	state, _ := lab.NodeState(w.node)
-	return strings.Contains(state, "DOWN") && !strings.Contains(state, "POWERED_DOWN") &&
-		strings.HasPrefix(reason, "reconfigure: "+string(w.class)+": ")
+func (w *way) shows(is cluster.Node) bool {
+	return strings.Contains(is.State, "DOWN") && !strings.Contains(is.State, "POWERED_DOWN") &&
+		strings.HasPrefix(is.Reason, "reconfigure: "+string(w.class)+": ")
+}
+
+// assertExplained checks that the first look at the node says why it failed.
+func (w *way) assertExplained(t *testing.T) {
+	t.Helper()
+	said := strings.Join(strings.Fields(lab.Do(t, "explain", w.node)), " ")
+	if !strings.Contains(said, string(w.class)) || !strings.Contains(said, w.words) {
+		t.Errorf("explain %s does not say %s and %q:\n%s", w.node, w.class, w.words, said)
+	}
 }
 
 func (w *way) assertCallerIsTold(t *testing.T) {

@@ -1,6 +1,7 @@
 package failure_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
@@ -14,7 +15,10 @@ func TestOneNodeOfAJobFails(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "w01", Count: 1000})
 	job := lab.Job(t, "--nodelist=w01,w02", "--wrap=true")
 	failed := &way{node: "w01", class: reconfigure.ClassCapacity}
-	lab.Eventually(t, failurePatience, func() (bool, string) { return failed.shows(), "w01 has not failed" })
+	lab.Eventually(t, failurePatience, func() (bool, string) {
+		nodes, err := lab.Nodes()
+		return failed.shows(nodes["w01"]), fmt.Sprintf("w01 has not failed: %+v (%v)", nodes["w01"], err)
+	})
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
 		restarts, err := lab.JobField(job, "Restarts")
 		return err == nil && restarts != "0", "the job was not requeued"

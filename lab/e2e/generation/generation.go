@@ -18,6 +18,9 @@ import (
 // FullVariable is the environment variable that makes the tests run in full on each release.
 const FullVariable = "EIFFEL_MATRIX"
 
+// Full reports whether the tests run in full, as those of `make matrix` do.
+func Full() bool { return os.Getenv(FullVariable) != "" }
+
 // Generation is a release of Debian, and its differences.
 type Generation struct {
 	name     string // of the lab
@@ -44,7 +47,7 @@ func Bookworm() Generation {
 // Trixie returns Debian 13: Slurm 24.11, Ansible 2.19, systemd 257, Python 3.13.
 func Trixie() Generation {
 	return Generation{
-		name: "trixie", gateway: "10.70.0.1/24", newer: true, brief: os.Getenv(FullVariable) == "",
+		name: "trixie", gateway: "10.70.0.1/24", newer: true, brief: !Full(),
 		base:       func(p tools.Paths) string { return p.Trixie },
 		packages:   func(p tools.Paths) string { return p.TrixieArchive },
 		parameters: []string{fromController},

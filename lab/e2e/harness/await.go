@@ -19,11 +19,15 @@ const (
 	UpdatePatience = 6 * time.Minute
 )
 
+// maxPause is the longest time between two looks at a condition. A look starts processes, and several labs look at the
+// same time.
+const maxPause = time.Second
+
 // Eventually waits until a condition is true. At the time limit, the test fails with the last text of the condition.
 func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() (ok bool, said string)) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
-	for {
+	for pause := 300 * time.Millisecond; ; pause = min(pause*5/4, maxPause) {
 		ok, said := condition()
 		if ok {
 			return
@@ -31,7 +35,7 @@ func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() 
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s\n%s\n%s", patience, said, l.SlurmLogs(), l.WorkerLogs())
 		}
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -66,18 +70,22 @@ func (l *Lab) AwaitJob(t *testing.T, id, state string) {
 // AwaitQuiet waits until no cloud node has an instance, Slurm can use every node, and no worker runs.
 func (l *Lab) AwaitQuiet(t *testing.T) {
 	t.Helper()
-	for _, group := range l.Declaration.NodeGroups {
-		for _, node := range Nodes(group, group.MinNodes+1, group.MaxNodes) {
-			l.Eventually(t, IdlePatience, func() (bool, string) {
-				state, err := l.NodeState(node)
-				_, there := l.Server(node)
-				// NOT_RESPONDING remains of a ping that a removed node did not answer. Slurm can use the node nevertheless.
-				rest := strings.TrimSuffix(state, "+NOT_RESPONDING")
-				return rest == "IDLE+CLOUD+POWERED_DOWN" && !there,
-					fmt.Sprintf("%s is %s, has an instance: %v (%v)", node, state, there, err)
-			})
+	l.Eventually(t, IdlePatience, func() (bool, string) {
+		nodes, err := l.Nodes()
+		if err != nil {
+			return false, err.Error()
 		}
-	}
+		for _, group := range l.Declaration.NodeGroups {
+			for _, node := range Nodes(group, group.MinNodes+1, group.MaxNodes) {
+				// NOT_RESPONDING remains of a ping that a removed node did not answer. Slurm can use the node nevertheless.
+				rest := strings.TrimSuffix(nodes[node].State, "+NOT_RESPONDING")
+				if _, there := l.Server(node); rest != "IDLE+CLOUD+POWERED_DOWN" || there {
+					return false, fmt.Sprintf("%s is %s, has an instance: %v", node, nodes[node].State, there)
+				}
+			}
+		}
+		return true, ""
+	})
 	l.AwaitNothingWaits(t)
 }
 
@@ -86,10 +94,10 @@ func (l *Lab) AwaitQuiet(t *testing.T) {
 func (l *Lab) AwaitIdle(t *testing.T, node string) {
 	t.Helper()
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
-		state, err := l.NodeState(node)
-		reason, _ := l.NodeReason(node)
-		ours := strings.HasPrefix(reason, reconfigure.ReasonPrefix)
-		return state == "IDLE" && !ours, fmt.Sprintf("%s is %s, %q (%v)", node, state, reason, err)
+		nodes, err := l.Nodes()
+		is := nodes[node]
+		return is.State == "IDLE" && !strings.HasPrefix(is.Reason, reconfigure.ReasonPrefix),
+			fmt.Sprintf("%s is %s, %q (%v)", node, is.State, is.Reason, err)
 	})
 }
 

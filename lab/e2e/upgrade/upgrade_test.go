@@ -44,7 +44,7 @@ func TestUpgrade(t *testing.T) {
 		{version: "0.2", commit: "5f6521ae380dbf2bd0f4bef300bfeb5559cf291f", stops: true},
 	} {
 		t.Run(from.version, func(t *testing.T) {
-			if os.Getenv(generation.FullVariable) == "" {
+			if !generation.Full() {
 				t.Skip("only `make matrix` upgrades a cluster; the tests of package client open the files of " + from.version)
 			}
 			upgraded(t, from)

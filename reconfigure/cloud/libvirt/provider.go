@@ -26,6 +26,7 @@ func Provider() reconfigure.Provider {
 		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: []string{"0.8.3"}},
 		Module: reconfigure.RootModule{
 			Instance: domainType, Replace: "terraform_data", Read: made, Class: providerClass,
+			Attributes:      []string{"description", "network_interface"},
 			RefreshRemovals: true,
 			Unset:           []string{"LIBVIRT_DEFAULT_URI"},
 		},

@@ -40,6 +40,7 @@ func Provider() reconfigure.Provider {
 			// The provider would use them instead of the instance's image and flavor.
 			Unset: []string{"OS_IMAGE_ID", "OS_IMAGE_NAME", "OS_FLAVOR_ID", "OS_FLAVOR_NAME"},
 			Read:  made, Finish: finish, Class: providerClass,
+			Attributes: []string{"metadata", "image_id", "flavor_id", "network", powerState},
 		},
 		Credentials: func(dir string) string { return cloudsFileFound(CloudsFile(dir)) },
 		Advice: "put its entry into clouds.yaml, in the cluster directory or where OpenStack's client looks; an " +

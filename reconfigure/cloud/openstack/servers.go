@@ -1,11 +1,9 @@
 package openstack
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -41,7 +39,7 @@ const listMicroversion = "2.46"
 // list does not have the port's id, nor the fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	filters := filtersFor(nodes)
-	lists := make([][]servers.Server, len(filters))
+	lists := make([][]server, len(filters))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, filter := range filters {
@@ -57,7 +55,7 @@ func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string
 }
 
 // byNode returns the cluster's instances among these servers. Nova may list a server on two pages.
-func (c *Client) byNode(all []servers.Server) map[string][]reconfigure.Server {
+func (c *Client) byNode(all []server) map[string][]reconfigure.Server {
 	ours, seen := map[string][]reconfigure.Server{}, map[string]bool{}
 	for _, s := range all {
 		if c.listed(s.Metadata) && !seen[s.ID] {
@@ -146,14 +144,14 @@ func filterFor(names []string) (filter string, selected, first int) {
 func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
 	one := *c.compute
 	one.Microversion = listMicroversion
-	s, err := servers.Get(ctx, &one, id).Extract()
+	s, err := c.server(ctx, &one, id)
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
 		return reconfigure.Server{}, false, nil
 	case err != nil:
 		return reconfigure.Server{}, false, c.failed("look at server "+id+" of", err)
 	}
-	return view(*s), true, nil
+	return view(s), true, nil
 }
 
 // ServersWithFaults returns the instances of all nodes as Servers does, with the faults that Nova's list does not have:
@@ -188,40 +186,16 @@ func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigur
 	return all, nil
 }
 
-// allServers returns servers of the whole project: Nova cannot filter by metadata. The pages of gophercloud's pager
-// would be decoded and encoded again several times, which takes most of the time with thousands of servers.
-func (c *Client) allServers(ctx context.Context, which servers.ListOpts) ([]servers.Server, error) {
-	list := *c.compute
-	list.Microversion = listMicroversion
-	query, err := which.ToServerListQuery()
-	next := list.ServiceURL("servers", "detail") + query
-	var all []servers.Server
-	for err == nil && next != "" {
-		var page struct {
-			Servers []servers.Server   `json:"servers"`
-			Links   []gophercloud.Link `json:"servers_links"`
-		}
-		if _, err = list.Get(ctx, next, &page, nil); err == nil {
-			all = append(all, page.Servers...)
-			next, err = gophercloud.ExtractNextURL(page.Links)
-		}
-	}
-	if err != nil {
-		return nil, c.failed("list the servers of", err)
-	}
-	return all, nil
-}
-
 // Fault returns Nova's fault of a server in ERROR; empty if Nova has none, or the server is gone.
 func (c *Client) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
-	s, err := servers.Get(ctx, c.compute, id).Extract()
+	s, err := c.server(ctx, c.compute, id)
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
 		return reconfigure.Fault{}, nil
 	case err != nil:
 		return reconfigure.Fault{}, c.failed("look at server "+id+" of", err)
 	}
-	return fault(*s), nil
+	return fault(s), nil
 }
 
 // Port returns the id of a server's only port. It fails if the server has several ports, or none.
@@ -238,42 +212,6 @@ func (c *Client) Port(ctx context.Context, id string) (string, error) {
 		return "", fmt.Errorf("server %s has %d ports", id, len(ports))
 	}
 	return ports[0].PortID, nil
-}
-
-// fault returns Nova's fault of a server with its class; zero if there is none.
-func fault(s servers.Server) reconfigure.Fault {
-	words := strings.TrimSpace(s.Fault.Message)
-	if words == "" {
-		return reconfigure.Fault{}
-	}
-	return reconfigure.Fault{Words: words, Class: faultClass(words)}
-}
-
-// view translates a server. Nova names its host to its administrators only, and to others an id of the host that is
-// different in each project (Compute API, hostId). The statuses of reconfigure.Server are Nova's.
-func view(s servers.Server) reconfigure.Server {
-	image, _ := s.Image["id"].(string)
-	flavor, _ := s.Flavor["id"].(string)
-	return reconfigure.Server{
-		ID: s.ID, Node: s.Name, Status: reconfigure.ServerStatus(s.Status), Fault: fault(s), Address: address(s.Addresses),
-		ImageID: image, FlavorID: flavor, Group: s.Metadata[groupKey], Created: s.Created,
-		Host: cmp.Or(s.Host, s.HostID),
-	}
-}
-
-// address reads the addresses of a server's ports by network, which gophercloud returns as plain JSON.
-func address(networks map[string]any) string {
-	for _, name := range slices.Sorted(maps.Keys(networks)) {
-		ports, _ := networks[name].([]any)
-		for _, port := range ports {
-			p, _ := port.(map[string]any)
-			addr, _ := p["addr"].(string)
-			if fmt.Sprint(p["version"]) == "4" && p["OS-EXT-IPS:type"] == "fixed" {
-				return addr
-			}
-		}
-	}
-	return ""
 }
 
 // Reboot restarts a server and returns when it is ACTIVE again. If Nova refuses a soft reboot (it accepts one only

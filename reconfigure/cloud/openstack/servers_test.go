@@ -187,28 +187,26 @@ func TestFiltersAreExactForFewNames(t *testing.T) {
 
 func TestAServerThatIsOnTwoPagesIsOne(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	s := *l.create("node1", "eiffel", "ACTIVE")
-	if same := l.client.byNode([]servers.Server{s, s})["node1"]; len(same) != 1 || same[0].ID != s.ID {
+	s, err := l.client.server(t.Context(), l.client.compute, l.create("node1", "eiffel", "ACTIVE").ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same := l.client.byNode([]server{s, s})["node1"]; len(same) != 1 || same[0].ID != s.ID {
 		t.Errorf("servers %+v", same)
 	}
 }
 
 func TestAddressIsTheFirstFixedOneOfVersion4(t *testing.T) {
-	port := func(addr string, version float64, kind string) map[string]any {
-		return map[string]any{"addr": addr, "version": version, "OS-EXT-IPS:type": kind}
-	}
 	for name, test := range map[string]struct {
-		networks map[string]any
+		networks map[string][]port
 		want     string
 	}{
-		"none yet": {map[string]any{}, ""},
-		"of many": {map[string]any{
-			"b": []any{port("192.0.2.2", 4, "fixed")},
-			"a": []any{
-				port("2001:db8::1", 6, "fixed"), port("198.51.100.1", 4, "floating"), port("192.0.2.1", 4, "fixed"),
-			},
+		"none yet": {map[string][]port{}, ""},
+		"of many": {map[string][]port{
+			"b": {{"192.0.2.2", 4, "fixed"}},
+			"a": {{"2001:db8::1", 6, "fixed"}, {"198.51.100.1", 4, "floating"}, {"192.0.2.1", 4, "fixed"}},
 		}, "192.0.2.1"},
-		"only IPv6": {map[string]any{"a": []any{port("2001:db8::1", 6, "fixed")}}, ""},
+		"only IPv6": {map[string][]port{"a": {{"2001:db8::1", 6, "fixed"}}}, ""},
 	} {
 		if got := address(test.networks); got != test.want {
 			t.Errorf("%s: %q", name, got)

@@ -22,6 +22,7 @@ func Provider() reconfigure.Provider {
 		Plugin: reconfigure.Plugin{Source: "hashicorp/vsphere", Oldest: "1.24.3", Tested: []string{"1.24.3"}},
 		Module: reconfigure.RootModule{
 			Instance: "vsphere_virtual_machine", Replace: "terraform_data", Read: made, Class: providerClass,
+			Attributes:      []string{"extra_config", "default_ip_address", "guest_ip_addresses"},
 			RefreshRemovals: true,
 			Unset: []string{
 				"VSPHERE_SERVER", "VSPHERE_VCENTER", "VSPHERE_USER", "VSPHERE_PASSWORD", "VSPHERE_ALLOW_UNVERIFIED_SSL",

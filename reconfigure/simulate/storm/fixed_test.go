@@ -110,6 +110,20 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "deploy"},
 			{what: "time passes", n: 10},
 		}},
+		"somebody ends their own drain after the last check for jobs, and a job starts": {steps: []step{
+			{what: "somebody drains", nodes: []string{"p1", "p2"}},
+			{what: "update", nodes: []string{"p1"}, n: 12, on: true},
+			{what: "update", nodes: []string{"p1"}, on: true},
+			{what: "images are slow", nodes: []string{"p4"}, n: 7, on: true},
+			{what: "images are slow", nodes: []string{"p4"}, n: 3},
+			{what: "Slurm gives up", nodes: []string{"p3"}},
+			{what: "jobs start on", nodes: []string{"p1", "p5", "p3"}, n: 10},
+			{what: "somebody drains", nodes: []string{"p2"}, n: 1},
+			{what: "somebody undrains", nodes: []string{"p1"}, n: 1},
+			{what: "jobs start on", nodes: []string{"p1"}, n: 8, on: true},
+			{what: "image", nodes: []string{"p1"}},
+			{what: "time passes", nodes: []string{"p1"}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -658,6 +658,12 @@ type starter struct {
 	operation.Starter
 }
 
+func (s starter) CheckHealth(ctx context.Context, i reconfigure.Instance) error {
+	s.alive()
+	defer s.did("checked the health of " + i.Node)
+	return s.Starter.CheckHealth(ctx, i)
+}
+
 func (s starter) StartSlurmd(ctx context.Context, i reconfigure.Instance) error {
 	s.alive()
 	defer s.did("started slurmd on " + i.Node)

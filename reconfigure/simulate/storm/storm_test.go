@@ -122,7 +122,7 @@ func nodeFaults() []simulate.Fault {
 		simulate.NoSSH,
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
 		simulate.RegistersLate, simulate.OtherImage, simulate.NoImage, simulate.ImageLost, simulate.NotReached,
-		simulate.NotSent, simulate.NotListed,
+		simulate.NotSent, simulate.NotListed, simulate.Unhealthy,
 	}
 }
 
@@ -181,7 +181,7 @@ func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 // blowWith is blow with other settings.
 func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again int) {
 	t.Helper()
-	played, requests, killed, plans, overlaps, undone, refused, fixed := 0, 0, 0, 0, 0, 0, 0, 0
+	played, requests, killed, plans, overlaps, undone, refused, fixed, freed := 0, 0, 0, 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
@@ -200,6 +200,7 @@ func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again
 			}
 		}
 		refused += s.world.Refusals()
+		freed += len(s.world.Freed())
 		again += strings.Count(s.book.Messages(), "retried on a fresh instance")
 		for _, l := range s.lives {
 			plans, overlaps, fixed = plans+l.plans, overlaps+l.overlaps, fixed+int(l.fixed.Load())
@@ -209,8 +210,9 @@ func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again
 		}
 	})
 	t.Logf("%d storms, %d requests, %d of them undone, in %d plans, %d of these beside others, %d workers killed, "+
-		"%d second attempts, %d runs of jobs refused, %d fixes of the workers' own comparison",
-		played, requests, undone, plans, overlaps, killed, again, refused, fixed)
+		"%d second attempts, %d runs of jobs refused, %d fixes of the workers' own comparison, "+
+		"%d jobs on nodes that somebody undrained too late",
+		played, requests, undone, plans, overlaps, killed, again, refused, fixed, freed)
 	return again
 }
 

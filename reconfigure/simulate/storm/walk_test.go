@@ -59,6 +59,13 @@ func resting(c reconfigure.Cluster) reconfigure.Cluster {
 	return c
 }
 
+// checked returns the cluster with a health check.
+func checked(c reconfigure.Cluster) reconfigure.Cluster {
+	c.Groups = slices.Clone(c.Groups)
+	c.Groups[0].HealthChecks = []string{"disks"}
+	return c
+}
+
 // of returns the cluster with another image for its nodes.
 func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 	c.Groups = append([]reconfigure.NodeGroup{}, c.Groups...)
@@ -194,6 +201,21 @@ func scenes() map[string]scene {
 				w.Order(simulate.PlaybookFails, "p5")
 			},
 		},
+		"resume that fails a health check": {
+			was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.Unhealthy, "p3") },
+		},
+		"health checks": {
+			was: declared(1, 5), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: checked(declared(1, 5)),
+			code:     reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.CheckNodes, "p1", "p2", "p3", "p4")},
+			prepare: func(w *simulate.World) {
+				w.Order(simulate.Unhealthy, "p2")
+				w.StartJob("p3")
+				w.Drained("a disk is replaced", "p4")
+			},
+		},
 		"resume that loses answers": {
 			was: declared(1, 4), have: all,
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
@@ -233,6 +255,12 @@ func scenes() map[string]scene {
 			code:     reconfigure.CodePartial,
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
 			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.NoSSH, "p3") },
+		},
+		"resume of stopped nodes that fails a health check": {
+			was: forgiving(resting(declared(1, 5))), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			code:     reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.Unhealthy, "p3") },
 		},
 		"resume of stopped nodes with other tags": {
 			was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},

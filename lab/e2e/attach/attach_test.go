@@ -1,0 +1,131 @@
+package attach_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+// mungeKey is binary, as Debian's package makes it.
+var mungeKey = encoded("\x00\xff\xfe" + strings.Repeat("a site's key, \x80", 20))
+
+func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// sums returns the checksums, owners and modes of the files that an administrator finds on the control node.
+func sums(t *testing.T) string {
+	t.Helper()
+	const find = "find /etc /home /root /usr/local /opt -xdev " +
+		"\\( -path '*/.ansible' -o -path /home/alice -o -name reconfigure.log \\) -prune -o "
+	return lab.OnControl(t, "sh", "-c", find+"-type f -printf '%p %u %g %m ' -exec sha256sum {} \\; | "+
+		"sed 's/ [^ ]*$//' | sort; "+find+"-type l -printf '%p -> %l\n' | sort; "+find+"-type d -print | sort")
+}
+
+// TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, nodes
+// come and go for jobs.
+func TestAttachAndDetach(t *testing.T) {
+	own := lab.Job(t, "--partition=work", harness.Until)
+	lab.AwaitJob(t, own, "RUNNING")
+	before := sums(t)
+
+	if out, code := lab.Call(t, "plan", "attach"); code != 12 { // the site is not configless
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	if diff := cmp.Diff(before, sums(t)); diff != "" {
+		t.Errorf("the plan changes files (-before +after):\n%s", diff)
+	}
+	t.Log(lab.Do(t, "attach"))
+	slurmctld := lab.OnControl(t, "pgrep", "-x", "slurmctld")
+	attached := sums(t)
+	lab.Do(t, "attach")
+	if again := lab.OnControl(t, "pgrep", "-x", "slurmctld"); again != slurmctld {
+		t.Errorf("the second attachment starts slurmctld anew: %s, then %s", slurmctld, again)
+	}
+	if diff := cmp.Diff(attached, sums(t)); diff != "" {
+		t.Errorf("the second attachment changes files (-before +after):\n%s", diff)
+	}
+	lab.AssertRunning(t, own)
+	for _, command := range [][]string{{"enlarge", "cloud", "--to", "1"}, {"resize"}, {"image", "create", "node01"}} {
+		if out, code := lab.Call(t, command...); code != 2 || !strings.Contains(out, "control_node.existing") {
+			t.Errorf("%v: exit code %d:\n%s", command, code, out)
+		}
+	}
+	lab.Do(t, "deploy")
+
+	// Two new nodes for one job.
+	two := lab.Job(t, "--partition=burst", "--nodes=2", harness.Until)
+	lab.AwaitJob(t, two, "RUNNING")
+	if out, code := lab.Call(t, "detach"); code != 11 || !strings.Contains(out, "node[01-02]: there are instances") ||
+		!strings.Contains(out, "job would end") {
+		t.Errorf("detach: exit code %d:\n%s", code, out)
+	}
+	if out := lab.Do(t, "status"); !strings.Contains(out, "node01") {
+		t.Errorf("status:\n%s", out)
+	}
+
+	// A reboot by Slurm makes the node anew.
+	reimage(t, "node02", two, "node01")
+	lab.AssertNeverRestarted(t, two)
+	lab.AwaitQuiet(t)
+
+	// The job of a node that fails is requeued, and runs on the other one.
+	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node01", Count: 1000})
+	failed := lab.Job(t, "--partition=burst", "--wrap=hostname >/tmp/on")
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		lab.Hurry(t, failed)
+		state, err := lab.JobState(failed)
+		return state == "COMPLETED", "job is " + state + " " + errorText(err)
+	})
+	if restarts, err := lab.JobField(failed, "Restarts"); err != nil || restarts == "0" {
+		t.Errorf("the job was restarted %s times (%v)", restarts, err)
+	}
+	lab.AwaitQuiet(t)
+
+	t.Log(lab.Do(t, "detach"))
+	if diff := cmp.Diff(before, sums(t)); diff != "" {
+		t.Errorf("after the detachment (-before +after):\n%s", diff)
+	}
+	if _, err := lab.NodeState("node01"); err == nil {
+		t.Error("slurmctld still knows node01")
+	}
+	lab.Do(t, "detach")
+	if diff := cmp.Diff(before, sums(t)); diff != "" {
+		t.Errorf("after the second detachment (-before +after):\n%s", diff)
+	}
+	lab.AssertRunning(t, own)
+	lab.LetGo(t, static)
+	lab.AwaitJob(t, own, "COMPLETED")
+	lab.On(t, static, "rm", "/tmp/go")
+	if server, ok := lab.Server(cluster.ControlNodeName); !ok || server.Status != "ACTIVE" {
+		t.Errorf("the site's control node is %+v", server)
+	}
+}
+
+// reimage has Slurm reboot a node on which a job with Until runs, which ends at the first of its nodes. The next job
+// there runs on a new instance.
+func reimage(t *testing.T, node, job, first string) {
+	t.Helper()
+	before := lab.Identities(t, node)
+	lab.OnControl(t, "scontrol", "reboot", "asap", "nextstate=resume", "reason=reimage", node)
+	next := lab.Job(t, "--partition=burst", "--nodelist="+node, harness.Until)
+	lab.LetGo(t, first)
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AwaitJob(t, next, "RUNNING")
+	if after := lab.Identities(t, node); after[node].Boot == before[node].Boot {
+		t.Errorf("%s is not new: %+v", node, after)
+	}
+	lab.LetGo(t, node)
+	lab.AwaitJob(t, next, "COMPLETED")
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,63 @@
+package attach_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+// TestKilledAndRepeated kills attach and detach, with what they started on both hosts, and repeats them. A job of the
+// site runs meanwhile. The module that changes slurm.conf has a test that kills it at each of its steps.
+func TestKilledAndRepeated(t *testing.T) {
+	own := lab.Job(t, "--partition=work", harness.Until)
+	lab.AwaitJob(t, own, "RUNNING")
+	before := sums(t)
+	const line = "grep -q '^Include eiffel' /etc/slurm/slurm.conf"
+	for _, moment := range []string{
+		"[ -e /etc/slurm/eiffel/bin/resume.sh ]", "[ -e /etc/slurm/eiffel/work/deploy ] || " + line, line,
+	} {
+		kill(t, "attach", moment)
+	}
+	lab.Do(t, "attach")
+	attached := sums(t)
+	lab.Do(t, "attach")
+	if diff := cmp.Diff(attached, sums(t)); diff != "" {
+		t.Errorf("once more, attach changes files (-before +after):\n%s", diff)
+	}
+	if state := lab.State(t, "node01"); state != "IDLE+CLOUD+POWERED_DOWN" {
+		t.Errorf("node01 is %s", state)
+	}
+	for _, moment := range []string{
+		"[ -e /etc/slurm/eiffel/work/deploy ] || ! " + line, "[ ! -e /etc/slurm/eiffel/bin ]",
+	} {
+		kill(t, "detach", moment)
+	}
+	lab.Do(t, "detach")
+	if diff := cmp.Diff(before, sums(t)); diff != "" {
+		t.Errorf("after the detachment (-before +after):\n%s", diff)
+	}
+	lab.OnControl(t, "scontrol", "ping")
+	lab.AssertRunning(t, own)
+	lab.LetGo(t, static)
+	lab.AwaitJob(t, own, "COMPLETED")
+	lab.On(t, static, "rm", "/tmp/go")
+}
+
+// kill starts a command, and kills it when a condition is true on the control node.
+func kill(t *testing.T, command, moment string) {
+	t.Helper()
+	cmd := lab.Reconfigure(t.Context(), command)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lab.OnControl(t, "sh", "-c", "until "+moment+"; do :; done")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = lab.Command("ctl", "pkill", "-9", "python3").Run() // there may be none
+	if cmd.Wait() == nil {
+		t.Logf("%s had ended when %s", command, moment)
+	}
+}
