@@ -34,7 +34,16 @@ type Port struct {
 	ID      string
 	Node    string // its name
 	Server  string // id of the server that uses it; empty if none does
+	Network string // id of its network; empty if the cloud's list does not have it
 	Created time.Time
+}
+
+// SharedResource is a resource of the root module that belongs to no node, as Terraform would make it.
+type SharedResource struct {
+	Address string // in Terraform's state
+	Type    string
+	// Attributes are those that are known before it is made.
+	Attributes map[string]any
 }
 
 // Identity identifies the instances and ports of a cluster. The cluster's name does not suffice: a project may have

@@ -64,6 +64,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			workerCommand(),
 			backupCommand(),
 			restoreCommand(),
+			recoverCommand(),
 			initCommand(),
 			completionCommand(),
 			completeCommand(),

@@ -17,9 +17,9 @@ func backupCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "backup",
 		Usage: "write a backup of the cluster directory, while requests are carried out",
-		Description: "FILE gets the journal, Terraform's states in local files, the declaration, the site's own files and " +
-			"the keys, with mode 0600. It is complete or not there. If FILE is a folder, the backup is named after the " +
-			"cluster and the time. A journal in PostgreSQL and states in a back end are not in it. " +
+		Description: "FILE gets the journal, Terraform's states in local files, the declaration, the site's own files, the " +
+			"keys and slurmctld's jobs, with mode 0600. It is complete or not there. If FILE is a folder, the backup is named " +
+			"after the cluster and the time. A journal in PostgreSQL and states in a back end are not in it. " +
 			"docs/guides/backup.md has more.",
 		ArgsUsage: "FILE",
 		Flags: []cli.Flag{
@@ -56,6 +56,9 @@ func writeBackedUp(w io.Writer, done client.BackedUp) error {
 	}
 	if !done.States {
 		fmt.Fprintln(&b, "No state of Terraform is in it: there are none in local files.")
+	}
+	if done.NoSlurm != "" {
+		fmt.Fprintf(&b, "Slurm's jobs are not in it, which a new control node would need: %s\n", done.NoSlurm)
 	}
 	for _, name := range done.Removed {
 		fmt.Fprintf(&b, "%s was removed.\n", name)

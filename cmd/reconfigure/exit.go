@@ -34,8 +34,8 @@ func exits() []exit {
 				"directory; nothing was done",
 			is[*usageError],
 		},
-		{3, "some nodes are as requested, some are not", func(err error) bool {
-			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err)
+		{3, "some nodes are as requested, some are not; recover: something could not be imported", func(err error) bool {
+			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err) || is[*client.LeftBehindError](err)
 		}},
 		{4, "all.yml has problems", is[*config.Problems]},
 		{

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,7 +39,14 @@ type BackedUp struct {
 	Database string    `json:"database,omitempty"` // the journal, if it is not in the backup
 	States   bool      `json:"states"`             // Terraform's states are in the backup
 	Removed  []string  `json:"removed,omitempty"`  // older backups
+	Slurm    bool      `json:"slurm"`              // slurmctld's jobs are in the backup
+	// NoSlurm is why they are not, if there is a control node.
+	NoSlurm string `json:"no_slurm,omitempty"`
 }
+
+// slurmMember is an archive of the folder in which slurmctld keeps its jobs. The playbooks do not look there: only an
+// administrator knows whether it is the newest one.
+const slurmMember = site.BackupState + "/slurm/slurmctld.tar.gz"
 
 const journalMember = site.BackupState + "/" + journal.FileName
 
@@ -91,6 +99,15 @@ func Backup(ctx context.Context, s site.Site, o BackupOptions) (BackedUp, error)
 	err = s.IfJournal(ctx, func(log *journal.Journal) error {
 		if log == nil {
 			return nil
+		}
+		adapters := s.Readers(log, slog.New(slog.DiscardHandler))
+		defer adapters.Close()
+		saved := filepath.Join(scratch, "slurmctld.tar.gz")
+		var failed error
+		if done.Slurm, failed = adapters.SaveSlurm(ctx, saved); done.Slurm {
+			members = append(members, backup.Member{Path: slurmMember, Mode: 0o600, From: saved})
+		} else if failed != nil {
+			done.NoSlurm = failed.Error() // the rest is worth a backup
 		}
 		identity, err := log.Identity(ctx)
 		if err != nil {

@@ -33,6 +33,9 @@ func postgresRules() map[string]func(*testing.T, server) {
 		"a journal of a newer version is refused":               newerIsRefused,
 		"errors say what an administrator can do":               errorsAreClear,
 		"a wait for a lock has a limit":                         locksTimeOut,
+		"a new journal begins above the numbers of a lost one": func(t *testing.T, s server) {
+			beginsAbove(t, open(t, s.database(t)))
+		},
 	}
 }
 

@@ -98,6 +98,52 @@ func (j *Journal) Restored(ctx context.Context, at time.Time) (cancelled int64, 
 	return cancelled, err
 }
 
+// Recoverer is the caller of the pause that Recovering begins.
+const Recoverer = "reconfigure recover"
+
+// Recovering begins the pause of a new journal whose predecessor is lost, which only an administrator ends. The numbers
+// of requests, plans and campaigns begin above those of the predecessor: the cloud may have images with the numbers of
+// its requests. If the pause has begun already, Recovering does nothing.
+func (j *Journal) Recovering(ctx context.Context) error {
+	return j.write(ctx, "begin to recover", func(tx *sql.Tx) error {
+		now := time.Now()
+		const pause = `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, $2, $3) ON CONFLICT (id) DO NOTHING`
+		result, err := tx.ExecContext(ctx, pause, now.UnixNano(), Recoverer,
+			"the cluster is recovered from the cloud; look at `reconfigure reconcile` first")
+		if err != nil {
+			return err
+		}
+		if began, err := result.RowsAffected(); err != nil || began == 0 {
+			return err
+		}
+		_, local := j.store.(sqliteStore)
+		for _, table := range []string{"requests", "plans", "campaigns"} {
+			if err := numberFrom(ctx, tx, local, table, now.Unix()/60); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// numberFrom lets the numbers of a table begin after a number, unless they are above it already. The minutes since 1970
+// are above the numbers of a predecessor that made less than one request a minute all the time.
+func numberFrom(ctx context.Context, tx *sql.Tx, local bool, table string, last int64) error {
+	if !local {
+		const next = `SELECT setval(pg_get_serial_sequence($1, 'id'),
+			greatest($2, nextval(pg_get_serial_sequence($1, 'id'))))`
+		_, err := tx.ExecContext(ctx, next, table, last)
+		return err
+	}
+	const insert = `INSERT INTO sqlite_sequence (name, seq) SELECT $1, 0
+		WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = $1)`
+	if _, err := tx.ExecContext(ctx, insert, table); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE sqlite_sequence SET seq = max(seq, $2) WHERE name = $1`, table, last)
+	return err
+}
+
 // pauseCampaign pauses the newest campaign if it is active.
 func pauseCampaign(ctx context.Context, tx *sql.Tx, why string) error {
 	c, err := scanCampaign(tx.QueryRowContext(ctx, newestCampaign))

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // TestARestoreOfAJournalMayBeRepeated prepares a copy twice.
@@ -46,5 +48,26 @@ func TestTheSchemaOfABackupIsThatOfTheJournal(t *testing.T) {
 	noError(t, j.db.QueryRowContext(t.Context(), `PRAGMA user_version`).Scan(&is))
 	if newest, err := NewestSchema(); err != nil || newest != is {
 		t.Errorf("%d, and the journal has %d: %v", newest, is, err)
+	}
+}
+
+// TestANewJournalBeginsAboveTheNumbersOfALostOne begins to recover twice, with requests between.
+func TestANewJournalBeginsAboveTheNumbersOfALostOne(t *testing.T) {
+	beginsAbove(t, open(t, t.TempDir()))
+}
+
+func beginsAbove(t *testing.T, j *Journal) {
+	t.Helper()
+	last := reconfigure.RequestID(1_000_000)
+	for range 2 {
+		noError(t, j.Recovering(t.Context()))
+		if p, paused, err := j.Paused(t.Context()); err != nil || !paused || p.By != Recoverer {
+			t.Errorf("the pause is %+v, %v, %v", p, paused, err)
+		}
+		r := submit(t, j, "n1")
+		if r.ID <= last || last > 1_000_000 && r.ID != last+1 {
+			t.Errorf("after request %s comes %s", last, r.ID)
+		}
+		last = r.ID
 	}
 }

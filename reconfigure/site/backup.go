@@ -1,8 +1,10 @@
 package site
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/assets"
 	"github.com/eiffel-hpc/eiffel/reconfigure/backup"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
@@ -188,4 +192,43 @@ func HasState(dir, stateDir string, except map[string]bool) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// slurmctldFolder is what a shell on the control node prints: the folder in which slurmctld keeps its jobs.
+const slurmctldFolder = `scontrol show config | sed -n 's/^StateSaveLocation *= *//p'`
+
+// SaveSlurm writes an archive of the folder in which slurmctld keeps its jobs (StateSaveLocation) to a file, over SSH
+// with the login user's key. slurmctld replaces each file in it as a whole, and reads files of different ages. Without
+// a control node in Terraform's state it returns false, and writes nothing. It may be retried.
+func (a *Adapters) SaveSlurm(ctx context.Context, to string) (bool, error) {
+	name := a.Site.Cluster.Control.Name
+	state, err := a.State(ctx, nodeset.Of(name))
+	if errors.Is(err, terraform.ErrNotInitialized) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	control, there := state.Instances[name]
+	if !there || control.Address == "" {
+		return false, nil
+	}
+	known := a.Site.knownHostsFile()
+	if err := a.Site.KnownHosts(a.Journal).Refresh(ctx); err != nil {
+		return false, err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer out.Close()
+	// tar's exit code is 1 if a file was replaced while it was read; the new one is as good.
+	const save = `folder=$(` + slurmctldFolder + `); [ -n "$folder" ] || exit 2; sudo -n tar --create --gzip ` +
+		`--directory "$folder" --warning=no-file-changed --warning=no-file-removed --ignore-failed-read . || [ $? = 1 ]`
+	argv := append(known.Command(a.Site.Cluster.LoginUser, control.Address, a.Site.Cluster.PrivateKeyFile), save)
+	var said bytes.Buffer
+	if err := Run(ctx, process.Cmd{Path: argv[0], Args: argv[1:], Stdout: out, Stderr: &said}); err != nil {
+		return false, fmt.Errorf("read slurmctld's jobs on %s: %w: %s", name, err, bytes.TrimSpace(said.Bytes()))
+	}
+	return true, out.Close()
 }

@@ -372,21 +372,9 @@ func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*
 // add adds the entry of a resource. The plan lacks the dependencies and the provider's private data: they are copied
 // from another object of the block.
 func (a *adoption) add(node string, planned *tfjson.StateResource) error {
-	block := planned.Type + "." + planned.Name
-	r := a.state.of(block)
-	if r == nil {
-		r = &stateResource{mode: string(tfjson.ManagedResourceMode), kind: planned.Type, name: planned.Name}
-		r.top = fields{}
-		for name, value := range map[string]string{
-			"mode": r.mode, "type": r.kind, "name": r.name,
-			"provider": fmt.Sprintf("provider[%q]", planned.ProviderName),
-		} {
-			var err error
-			if r.top, err = r.top.with(name, value); err != nil {
-				return err
-			}
-		}
-		a.state.resources = append(a.state.resources, r)
+	r, err := a.blockOf(planned)
+	if err != nil {
+		return err
 	}
 	to := fields{}
 	if len(r.instances) > 0 {
@@ -396,12 +384,31 @@ func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 	for name, value := range map[string]any{
 		"index_key": node, "schema_version": planned.SchemaVersion, "attributes": planned.AttributeValues,
 	} {
-		var err error
 		if to, err = to.with(name, value); err != nil {
 			return err
 		}
 	}
-	return a.set(block, node, to)
+	return a.set(r.block(), node, to)
+}
+
+// blockOf returns the block of a planned resource in the state, and adds it if it is missing.
+func (a *adoption) blockOf(planned *tfjson.StateResource) (*stateResource, error) {
+	if r := a.state.of(planned.Type + "." + planned.Name); r != nil {
+		return r, nil
+	}
+	r := &stateResource{mode: string(tfjson.ManagedResourceMode), kind: planned.Type, name: planned.Name}
+	r.top = fields{}
+	for name, value := range map[string]string{
+		"mode": r.mode, "type": r.kind, "name": r.name,
+		"provider": fmt.Sprintf("provider[%q]", planned.ProviderName),
+	} {
+		var err error
+		if r.top, err = r.top.with(name, value); err != nil {
+			return nil, err
+		}
+	}
+	a.state.resources = append(a.state.resources, r)
+	return r, nil
 }
 
 // putBack restores the entries of some nodes, also after ctx has ended. It reads the state again, since Terraform sets

@@ -275,18 +275,8 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 // savePlan saves Terraform's plan in dir. It returns Terraform's events, and whether the plan changes anything.
 func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (said *stream,
 	changes bool, err error) {
-	known, err := d.shared(ctx, p.Shared)
-	if err != nil {
+	if err := d.writeVariables(ctx, dir, p); err != nil {
 		return nil, false, err
-	}
-	id, err := d.nodes().ClusterID(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	variables := newFile(p.Desired)
-	variables.Shard, variables.ClusterID, variables.Shared = d.cfg.Workspace, id, known
-	if err := writeFile(filepath.Join(dir, variablesFile), variables); err != nil {
-		return nil, false, fmt.Errorf("terraform plan: %w", err)
 	}
 	said = &stream{class: d.cfg.Module.Class}
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
@@ -306,6 +296,24 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 		return nil, false, fmt.Errorf("terraform plan: %w", explained)
 	}
 	return said, changes, nil
+}
+
+// writeVariables writes the file with the variables of a plan into dir.
+func (d *Driver) writeVariables(ctx context.Context, dir string, p reconfigure.Plan) error {
+	known, err := d.shared(ctx, p.Shared)
+	if err != nil {
+		return err
+	}
+	id, err := d.nodes().ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	variables := newFile(p.Desired)
+	variables.Shard, variables.ClusterID, variables.Shared = d.cfg.Workspace, id, known
+	if err := writeFile(filepath.Join(dir, variablesFile), variables); err != nil {
+		return fmt.Errorf("terraform plan: %w", err)
+	}
+	return nil
 }
 
 // show reads the plan that is saved in dir. It returns errOldAttributes if conform must be called first.

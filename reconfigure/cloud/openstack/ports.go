@@ -24,7 +24,7 @@ func (c *Client) Ports(ctx context.Context) (map[string][]reconfigure.Port, erro
 	}
 	for _, p := range all {
 		ours[p.Name] = append(ours[p.Name], reconfigure.Port{
-			ID: p.ID, Node: p.Name, Server: p.DeviceID, Created: p.CreatedAt,
+			ID: p.ID, Node: p.Name, Server: p.DeviceID, Network: p.NetworkID, Created: p.CreatedAt,
 		})
 	}
 	return ours, nil
