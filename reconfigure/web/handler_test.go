@@ -260,7 +260,7 @@ func TestStoriesKnowNewLives(t *testing.T) {
 		}
 	}
 	life := reconfigure.Life{
-		Node: "node05", Instance: "first", Plan: 1, Made: s.now.Add(-3 * time.Hour), Removed: s.now.Add(-2 * time.Hour),
+		Node: "node05", Instance: "first", Plan: 1, Made: s.now.Add(-3 * time.Hour), Removed: s.now.Add(-5 * time.Minute),
 	}
 	record(life)
 	shows("has instance first")

@@ -13,8 +13,8 @@ import (
 const (
 	// known is how far back lives are kept in memory: a story looks back a week.
 	known = 8 * 24 * time.Hour
-	// settled is the time after its end at which a life no longer changes.
-	settled = 10 * time.Minute
+	// settled is the time after its end at which a life no longer changes, nor comes to the journal late.
+	settled = 30 * time.Minute
 	// reread is the age at which the settled lives are read again.
 	reread = 30 * time.Minute
 )
