@@ -45,6 +45,8 @@ type Facts struct {
 	Cluster reconfigure.Cluster // Control.Existing is set
 	// Hardware has the hardware of the groups' flavors, by the group's name; a group is missing if it is unknown.
 	Hardware map[string]reconfigure.Hardware
+	// Firewall is that of the cloud's root module: only declared networks reach the nodes.
+	Firewall bool
 	Files    map[string]string // slurm.conf and the files that it includes, by path
 	Settings map[string]string // slurmctld's settings, as `scontrol show config` prints them
 	// Nodes and Partitions are those that slurmctld knows.

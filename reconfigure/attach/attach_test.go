@@ -50,6 +50,7 @@ func facts(slurmConfText string) attach.Facts {
 				ResumeTimeout: 15 * time.Minute},
 		},
 		Hardware: map[string]reconfigure.Hardware{"small": {CPUs: 2, RealMemory: 3700}},
+		Firewall: true,
 		Files:    map[string]string{slurmConf: slurmConfText},
 		Settings: map[string]string{"SLURM_VERSION": "24.11.5", "SLURM_CONF": slurmConf, "SlurmUser": "slurm(64030)",
 			"ClusterName": "site"},

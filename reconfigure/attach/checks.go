@@ -45,8 +45,7 @@ func (w *writer) checkSite() {
 			"slurmd and srun on the site's nodes do not know reconfigure's nodes, and slurmctld logs that the files differ",
 			fmt.Sprintf("copy %s and slurm.conf to the site's nodes too, or enable_configless in %s", File, parameters))
 	}
-	if openstack := w.Cluster.Provider == "" || w.Cluster.Provider == "openstack"; openstack &&
-		len(w.Cluster.Control.Existing.CIDRs) == 0 {
+	if w.Firewall && len(w.Cluster.Control.Existing.CIDRs) == 0 {
 		w.find(check.Warning, "control_node.cidrs is missing",
 			"the security group of reconfigure's nodes lets neither slurmctld nor the site's nodes connect to them",
 			"cidrs: [NETWORK] in control_node of the declaration")

@@ -24,32 +24,31 @@ func PlanAttach(ctx context.Context, a *site.Adapters) (attach.Plan, error) {
 			return attach.Plan{}, err
 		}
 	}
-	p, failed := PlanAttachOf(ctx, a.Site.Cluster, hardware, a.Site.OnControlNode)
+	p, failed := PlanAttachOf(ctx, attach.Facts{Cluster: a.Site.Cluster, Hardware: hardware,
+		Firewall: a.Site.Provider.Module.Firewall}, a.Site.OnControlNode)
 	if err != nil {
 		p.Report.Unreachable = append(p.Report.Unreachable, check.Unreachable{Source: "the cloud", Reason: err.Error()})
 	}
 	return p, failed
 }
 
-// PlanAttachOf is PlanAttach for a function that runs programs on the control node and returns their output.
-func PlanAttachOf(
-	ctx context.Context, cluster reconfigure.Cluster, hardware map[string]reconfigure.Hardware, run onControlNode,
-) (attach.Plan, error) {
-	f, err := factsOf(ctx, cluster, run)
+// PlanAttachOf is PlanAttach for what the declaration and the cloud say, and for a function that runs programs on the
+// control node and returns their output.
+func PlanAttachOf(ctx context.Context, declared attach.Facts, run onControlNode) (attach.Plan, error) {
+	f, err := factsOf(ctx, declared, run)
 	if err != nil {
 		return attach.Plan{}, err
 	}
-	f.Hardware = hardware
 	return attach.Compute(f)
 }
 
 // onControlNode runs a program on the control node and returns its output.
 type onControlNode = func(ctx context.Context, program string, args ...string) ([]byte, error)
 
-// factsOf asks the control node.
-func factsOf(ctx context.Context, cluster reconfigure.Cluster, run onControlNode) (attach.Facts, error) {
-	f := attach.Facts{Cluster: cluster, Files: map[string]string{}}
-	_, err := slurmconf.Load(cluster.Control.Existing.SlurmConf, func(path string) (string, error) {
+// factsOf adds what the control node answers to the facts.
+func factsOf(ctx context.Context, f attach.Facts, run onControlNode) (attach.Facts, error) {
+	f.Files = map[string]string{}
+	_, err := slurmconf.Load(f.Cluster.Control.Existing.SlurmConf, func(path string) (string, error) {
 		text, err := run(ctx, "cat", path)
 		if err == nil {
 			f.Files[path] = string(text)

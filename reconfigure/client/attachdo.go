@@ -95,7 +95,7 @@ func Detach(ctx context.Context, a *site.Adapters) (p attach.Plan, err error) {
 
 // PlanDetach plans the detachment. It changes nothing.
 func PlanDetach(ctx context.Context, a *site.Adapters) (attach.Plan, error) {
-	f, err := factsOf(ctx, a.Site.Cluster, a.Site.OnControlNode)
+	f, err := factsOf(ctx, attach.Facts{Cluster: a.Site.Cluster}, a.Site.OnControlNode)
 	if err != nil {
 		return attach.Plan{}, err
 	}

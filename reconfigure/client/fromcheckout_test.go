@@ -34,7 +34,10 @@ func fromCheckout(from, dir string) error {
 // checkoutInUse returns a checkout with the journal and the states of a former cluster, and with files of its own.
 func checkoutInUse(t *testing.T) string {
 	t.Helper()
-	dir := openFormer(t, formers[1]).Dir
+	former := openFormer(t, formers[1])
+	must(t, former.WithJournal(t.Context(), func(*journal.Journal) error { return nil })) // with today's schema
+	must(t, os.Remove(former.StateFile(fmt.Sprint("journal.db.SCHEMA-", formers[1].schema))))
+	dir := former.Dir
 	own := map[string]string{
 		"clouds.yaml": "secret", "ansible/roles/scratch/tasks/main.yml": "[]", "ansible/files/site/motd": "hello",
 		"host_vars/node01.yml": "a: 1", "terraform/openstack/own.tf": "# mine", "slurmscripts/.gitkeep": "",

@@ -137,7 +137,7 @@ func (r *rig) plan() attach.Plan {
 		Slurm: reconfigure.Timing{SuspendTime: time.Minute, SuspendTimeout: 5 * time.Second,
 			ResumeTimeout: 5 * time.Second},
 	}
-	p, err := client.PlanAttachOf(r.Context(), cluster, nil,
+	p, err := client.PlanAttachOf(r.Context(), attach.Facts{Cluster: cluster},
 		func(_ context.Context, program string, args ...string) ([]byte, error) {
 			return r.command(append([]string{program}, args...)...).Output()
 		})
