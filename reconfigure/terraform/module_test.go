@@ -24,8 +24,8 @@ func TestBlocksOfTheModuleAreClassified(t *testing.T) {
 		shared: []string{
 			"openstack_compute_keypair_v2.cluster", "openstack_networking_floatingip_v2.control",
 			"openstack_networking_secgroup_rule_v2.inside", "openstack_networking_secgroup_rule_v2.inside_ipv6",
-			"openstack_networking_secgroup_rule_v2.ping", "openstack_networking_secgroup_rule_v2.ssh",
-			"openstack_networking_secgroup_v2.cluster",
+			"openstack_networking_secgroup_rule_v2.ping", "openstack_networking_secgroup_rule_v2.site",
+			"openstack_networking_secgroup_rule_v2.ssh", "openstack_networking_secgroup_v2.cluster",
 		},
 		kept:    []string{"openstack_networking_port_v2.node"},
 		divided: true,
