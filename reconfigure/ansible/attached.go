@@ -17,7 +17,11 @@ const (
 	attachedPlaybook = "attached.yml" // the compute nodes
 	attachPlaybook   = "attach.yml"
 	detachPlaybook   = "detach.yml"
+	repairPlaybook   = "repair.yml"
 )
+
+// AttachWork is the folder of a change of slurm.conf, relative to the folder of that file.
+const AttachWork = "eiffel/work"
 
 // playbookOf returns the playbook that configures the compute nodes.
 func playbookOf(c reconfigure.Cluster) string {
@@ -64,6 +68,8 @@ type Attachment struct {
 	Expect    string // the SHA-256 sum of slurm.conf without the line, as hexadecimal digits
 	Restart   bool   // slurmctld is restarted; otherwise `scontrol reconfigure` is enough
 	Dangers   []reconfigure.Danger
+	// Repair only continues a killed change; the texts are not used.
+	Repair bool
 }
 
 // Attach writes the line, the files and the keys on the control node, or removes them. It may be repeated, also after
@@ -77,13 +83,15 @@ func (r *Runner) Attach(
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	vars := r.varsOf(c)
-	folder := vars["attach_folder"].(string)
 	files := map[string]any{
 		"conf": c.Control.Existing.SlurmConf, "line": a.Line, "include": a.Include, "expect": a.Expect,
-		"restart": a.Restart, "work": path.Join(folder, "work"), "dangers": dangers(a.Dangers),
+		"restart": a.Restart, "work": path.Join(path.Dir(c.Control.Existing.SlurmConf), AttachWork), "dangers": dangers(a.Dangers), "repair": a.Repair,
 	}
 	playbook := detachPlaybook
-	if a.Text != "" {
+	switch {
+	case a.Repair:
+		playbook = repairPlaybook
+	case a.Text != "":
 		playbook, files["text"] = attachPlaybook, a.Text
 	}
 	vars["attach_files"], vars["slurm_user"] = files, cmp.Or(a.SlurmUser, "root")

@@ -219,6 +219,10 @@ func release(text string) *version.Version {
 	return v
 }
 
+// Restarts reports whether slurmctld of a version must be restarted for other nodes; otherwise `scontrol reconfigure` is
+// enough.
+func Restarts(slurm string) bool { return !(&writer{release: release(slurm)}).since("23.11") }
+
 // since reports whether Slurm is of a release or a later one. An unknown release is an old one.
 func (w *writer) since(first string) bool {
 	return w.release != nil && !w.release.Core().LessThan(version.Must(version.NewVersion(first)))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -27,6 +28,9 @@ var ErrRefused = errors.New("nothing was changed, since the plan has errors")
 // may be repeated: after an error, after it was killed, and after an edit of the declaration.
 func Attach(ctx context.Context, a *site.Adapters) (p attach.Plan, err error) {
 	return p, leased(ctx, a, func(ctx context.Context) error {
+		if err := repair(ctx, a); err != nil {
+			return err
+		}
 		if p, err = PlanAttach(ctx, a); err != nil {
 			return err
 		}
@@ -154,6 +158,28 @@ func learnHostKey(ctx context.Context, a *site.Adapters) error {
 		return err
 	}
 	return a.Site.KnownHosts(a.Journal).Refresh(ctx)
+}
+
+// repair continues a change of slurm.conf that was killed. Until then slurmctld may be stopped, and then it answers
+// nothing that a plan needs.
+func repair(ctx context.Context, a *site.Adapters) error {
+	unfinished := path.Join(path.Dir(a.Site.Cluster.Control.Existing.SlurmConf), ansible.AttachWork, "deploy")
+	said, err := a.Site.OnControlNode(ctx, "sh", "-c",
+		"if sudo -n test -e "+unfinished+"; then scontrol --version; fi")
+	_, version, there := strings.Cut(strings.TrimSpace(string(said)), " ")
+	if err != nil || !there {
+		return err
+	}
+	control, err := a.Site.ExistingControl(ctx)
+	if err != nil {
+		return err
+	}
+	playbooks, err := a.Playbooks(ctx)
+	if err != nil {
+		return err
+	}
+	return playbooks.Attach(ctx, a.Site.Cluster, control, ansible.Attachment{
+		Line: attach.Line, Include: attach.File, Restart: attach.Restarts(version), Repair: true})
 }
 
 // carryOut changes the control node as planned.

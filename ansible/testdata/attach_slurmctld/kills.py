@@ -92,7 +92,7 @@ class World:
             return 1
         return 0
 
-    def call(self, text, restart, at=0):
+    def call(self, text, restart, at=0, repair=False):
         """Returns the result, None if the call was killed, and the number of its steps."""
         global steps, last
         ours, theirs = os.pipe()
@@ -103,7 +103,7 @@ class World:
                 setattr(os, name, stepping(getattr(os, name)))
             module.reconfigure_slurmctld.time = Clock()
             params = {
-                "conf": os.path.join(self.etc, "slurm.conf"), "line": LINE, "include": "eiffel.conf", "text": text, "restart": restart, "unknown": "", "directory": self.etc,
+                "conf": os.path.join(self.etc, "slurm.conf"), "line": LINE, "include": "eiffel.conf", "text": text, "restart": restart, "repair": repair, "unknown": "", "directory": self.etc,
                 "expect": hashlib.sha256(OWN.encode("utf-8", "surrogateescape")).hexdigest(), "work": os.path.join(self.etc, "eiffel", "work"),
                 "result": os.path.join(self.root, "result"), "dangers": [{"nodes": "", "partition": "", "what": "something changes"}],
             }
@@ -170,6 +170,9 @@ def kills(restart):
                 sys.exit("%s: on the disk are %s" % (what, there))
             if not restart and world.running is None:
                 sys.exit(what + ": slurmctld does not run")
+            if at % 2:
+                world.call(text, restart, repair=True)
+                check(world, what + ", then repaired", files(after if world.there() == files(after) else before))
             world.call(text, restart)
             check(world, what, files(after))
             world.call(None, restart)

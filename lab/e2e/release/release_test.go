@@ -58,6 +58,17 @@ func buildAll(dir string) error {
 		argv := append([]string{"make", "release", "ARCH=" + runtime.GOARCH, "VERSION=" + version}, more...)
 		return filepath.Join(dir, "dist", "eiffel-"+version), do(dir, argv...)
 	}
+	// A release is built without a network, from modules in Go's cache.
+	for _, argv := range [][]string{
+		{"list", "-deps", "-modfile=lab/tools/sbom/go.mod", "tool"},
+		{"list", "-C", "lab/tools/release", "-deps", "./..."},
+	} {
+		load := exec.Command("go", argv...)
+		load.Dir = "../../.."
+		if out, err := load.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", load, err, out)
+		}
+	}
 	copied := "git ls-files --cached --others --exclude-standard -z | " +
 		"xargs -0 cp --no-dereference --parents --target-directory " + repository
 	if err := errors.Join(os.Mkdir(repository, 0o755), os.Mkdir(keys, 0o700)); err != nil {

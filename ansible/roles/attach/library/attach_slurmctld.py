@@ -42,6 +42,9 @@ DOCUMENTATION = """
         description: as for run_slurmctld
         type: list
         elements: dict
+      repair:
+        description: only a killed call is continued
+        type: bool
       result:
         description: the file for the result, in a folder that is empty after a boot
         type: path
@@ -135,6 +138,8 @@ def act(daemon, files):
     restart = params["restart"]
     files.check()
     changed = repair(daemon, files, restart)
+    if params.get("repair"):
+        return {"changed": changed}
     wanted, there = files.wanted(), files.there()
     if there == wanted:
         return {"changed": changed}
@@ -180,6 +185,7 @@ def main():
             "text": {"type": "str"},
             "expect": {"type": "str", "required": True},
             "restart": {"type": "bool", "default": False},
+            "repair": {"type": "bool", "default": False},
             "work": {"type": "path", "required": True},
             "dangers": {"type": "list", "elements": "dict"},
             "unknown": {"type": "str", "default": ""},
