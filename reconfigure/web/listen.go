@@ -2,14 +2,14 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/listener"
 )
 
 // CheckAddress returns an error unless an address is HOST:PORT with a host of the loopback, or the absolute path of a
@@ -39,42 +39,15 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Listen listens on an address of CheckAddress. A socket gets mode 0660: its group may read the page. A socket that a
-// killed process has left is replaced.
+// Listen listens on an address of CheckAddress. See [listener.Listen].
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, err
 	}
-	if !filepath.IsAbs(address) {
-		return new(net.ListenConfig).Listen(ctx, "tcp", address)
-	}
-	if conn, err := new(net.Dialer).DialContext(ctx, "unix", address); err == nil {
-		return nil, errors.Join(fmt.Errorf("another process listens at %s", address), conn.Close())
-	}
-	if info, err := os.Lstat(address); err == nil && info.Mode().Type() == os.ModeSocket {
-		if err := os.Remove(address); err != nil {
-			return nil, err
-		}
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", address)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(address, 0o660); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
+	return listener.Listen(ctx, address)
 }
 
 // Serve serves a handler until ctx ends, and returns nil then.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return listener.Serve(ctx, l, h, 2*time.Minute)
 }
