@@ -143,7 +143,7 @@ func Compute(f Facts) (Plan, error) {
 		Writes:  []Write{{Path: control.SlurmConf, Text: Line, Line: true}, {Path: ours, Text: text}},
 		Changes: now.Changes(coming),
 		// Since 23.11 a reconfiguration starts slurmctld anew in the same unit; before, new nodes need a restart.
-		Restart: !w.since("23.11"),
+		Restart: Restarts(f.Settings["SLURM_VERSION"]),
 		Report:  w.report(),
 
 		Attached: attached, Own: Without(f.Files[control.SlurmConf]), Dangers: dangers,
@@ -175,7 +175,7 @@ func Detached(f Facts, instances nodeset.NodeSet) (Plan, error) {
 		Host: control.Host, Slurm: f.Settings["SLURM_VERSION"], SlurmUser: f.Settings["SlurmUser"],
 		Cluster: f.Settings["ClusterName"], Files: coming.Files(), Nodes: coming.Nodes().Len(),
 		Partitions: len(coming.Partitions()), Attached: strings.HasPrefix(text, Line), Changes: now.Changes(coming),
-		Restart: !w.since("23.11"), Report: w.report(), Own: Without(text), Dangers: dangers,
+		Restart: Restarts(f.Settings["SLURM_VERSION"]), Report: w.report(), Own: Without(text), Dangers: dangers,
 	}, nil
 }
 

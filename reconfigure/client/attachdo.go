@@ -170,20 +170,19 @@ func repair(ctx context.Context, a *site.Adapters) error {
 	if err != nil || !there {
 		return err
 	}
-	control, err := a.Site.ExistingControl(ctx)
-	if err != nil {
-		return err
-	}
-	playbooks, err := a.Playbooks(ctx)
-	if err != nil {
-		return err
-	}
-	return playbooks.Attach(ctx, a.Site.Cluster, control, ansible.Attachment{
-		Line: attach.Line, Include: attach.File, Restart: attach.Restarts(version), Repair: true})
+	return change(ctx, a, ansible.Attachment{Restart: attach.Restarts(version), Repair: true})
 }
 
 // carryOut changes the control node as planned.
 func carryOut(ctx context.Context, a *site.Adapters, p attach.Plan) error {
+	user, _, _ := strings.Cut(p.SlurmUser, "(")
+	sum := sha256.Sum256([]byte(p.Own))
+	return change(ctx, a, ansible.Attachment{SlurmUser: user, Text: p.Text(),
+		Expect: hex.EncodeToString(sum[:]), Restart: p.Restart, Dangers: p.Dangers})
+}
+
+// change runs the playbook for a change of the control node.
+func change(ctx context.Context, a *site.Adapters, how ansible.Attachment) error {
 	control, err := a.Site.ExistingControl(ctx)
 	if err != nil {
 		return err
@@ -192,12 +191,8 @@ func carryOut(ctx context.Context, a *site.Adapters, p attach.Plan) error {
 	if err != nil {
 		return err
 	}
-	user, _, _ := strings.Cut(p.SlurmUser, "(")
-	sum := sha256.Sum256([]byte(p.Own))
-	return playbooks.Attach(ctx, a.Site.Cluster, control, ansible.Attachment{
-		SlurmUser: user, Line: attach.Line, Include: attach.File, Text: p.Text(), Expect: hex.EncodeToString(sum[:]),
-		Restart: p.Restart, Dangers: p.Dangers,
-	})
+	how.Line, how.Include = attach.Line, attach.File
+	return playbooks.Attach(ctx, a.Site.Cluster, control, how)
 }
 
 // forget removes the keys of and for the control node from this host.

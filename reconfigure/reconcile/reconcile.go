@@ -273,8 +273,8 @@ func IsForgotten(s reconfigure.NodeState) bool {
 	return s.Has(reconfigure.NodeNotResponding) || s.Drained() && !s.Retires() && !s.Unfit()
 }
 
-// IsLingering reports whether Slurm powers a cloud node down. It does so for SuspendTimeout; whether that is over, Slurm
-// does not say.
+// IsLingering reports whether Slurm powers a cloud node down. It does so for SuspendTimeout, and does not say whether
+// that has passed.
 func IsLingering(s reconfigure.NodeState) bool {
 	return s.Cloud() && s.Has(reconfigure.NodePoweringDown) && !s.Busy && !s.PoweringUp() &&
 		!s.HasAny(reconfigure.NodeMaintenance|reconfigure.NodeDrain|reconfigure.NodeFail|reconfigure.NodeDown)
