@@ -42,9 +42,7 @@ for node in task["nodes"]:
 // TestACommandOfTheSiteConfiguresTheNodes has nodes configured by a command. It fails for a node, whose job is requeued
 // and then runs there. After that a reboot by Slurm makes the node anew.
 func TestACommandOfTheSiteConfiguresTheNodes(t *testing.T) {
-	if !generation.Full() {
-		t.Skip("only `make matrix` lets a command of the site configure nodes")
-	}
+	generation.OnlyFull(t)
 	before := sums(t)
 	program, refused := filepath.Join(lab.Site, "join"), filepath.Join(lab.Site, "refused")
 	for path, text := range map[string]string{program: join, refused: "node01\n"} {

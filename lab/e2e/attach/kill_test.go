@@ -12,9 +12,7 @@ import (
 // TestKilledAndRepeated kills attach and detach, with what they started on both hosts, and repeats them. A job of the
 // site runs meanwhile. The module that changes slurm.conf has a test that kills it at each of its steps.
 func TestKilledAndRepeated(t *testing.T) {
-	if !generation.Full() {
-		t.Skip("only `make matrix` kills attach and detach on the lab")
-	}
+	generation.OnlyFull(t)
 	own := lab.Job(t, "--partition=work", harness.Until)
 	lab.AwaitJob(t, own, "RUNNING")
 	before := sums(t)

@@ -3,7 +3,6 @@ package failure_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -49,18 +48,10 @@ func removeServer(t *testing.T, node string) {
 	})
 }
 
-// onlyInTheMatrix skips a test that would make `make test` too long.
-func onlyInTheMatrix(t *testing.T) {
-	t.Helper()
-	if os.Getenv(generation.FullVariable) == "" {
-		t.Skip("only `make matrix` does this drill")
-	}
-}
-
 // TestTheControlNodeIsLost removes the control node's instance while a job runs. The new control node gets Slurm's jobs
 // from a backup: the job must live, its end must be seen, and the next resume must work.
 func TestTheControlNodeIsLost(t *testing.T) {
-	onlyInTheMatrix(t)
+	generation.OnlyFull(t)
 	lab.AwaitQuiet(t)
 	old := lab.Job(t, "--nodelist=node01", harness.Until)
 	lab.AwaitJob(t, old, "RUNNING")
@@ -99,9 +90,7 @@ func TestTheControlNodeIsLost(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	lab.AwaitJob(t, old, "RUNNING")
-	if is := lab.Identities(t, "node01"); is["node01"] != before["node01"] {
-		t.Errorf("node01 was %+v, and is %+v", before["node01"], is["node01"])
-	}
+	lab.AssertSame(t, before)
 	next := lab.Job(t, "--nodelist=w01", "--wrap=true")
 	lab.LetGo(t, "node01")
 	for _, id := range []string{old, next} {
@@ -118,7 +107,7 @@ func TestTheControlNodeIsLost(t *testing.T) {
 // TestTheJournalIsLost removes the database while a job runs. The next request must go on with the states, the map of
 // nodes and the host keys that are in files.
 func TestTheJournalIsLost(t *testing.T) {
-	onlyInTheMatrix(t)
+	generation.OnlyFull(t)
 	lab.AwaitQuiet(t)
 	job := lab.Job(t, "--nodelist=node02", harness.Until)
 	lab.AwaitJob(t, job, "RUNNING")
@@ -132,11 +121,7 @@ func TestTheJournalIsLost(t *testing.T) {
 	lab.Do(t, "deploy")
 	lab.Do(t, "reconcile", "--recheck", "0s", "--min-age", "0s", "--fix")
 	lab.AssertRunning(t, job)
-	for node, is := range lab.Identities(t, nodes...) {
-		if is != before[node] {
-			t.Errorf("%s was %+v, and is %+v", node, before[node], is)
-		}
-	}
+	lab.AssertSame(t, before)
 	lab.LetGo(t, "node02")
 	next := lab.Job(t, "--nodelist=w02", "--wrap=true")
 	for _, id := range []string{job, next} {

@@ -52,11 +52,7 @@ func TestTheDiskOfTheControlHostIsLost(t *testing.T) {
 	lab.Do(t, "deploy")
 	lab.Call(t, append(reconcile, "--fix")...) // the orphan stays a finding
 	lab.AssertRunning(t, old, recent)
-	for node, is := range lab.Identities(t, nodes...) {
-		if is != before[node] {
-			t.Errorf("%s was %+v, and is %+v", node, before[node], is)
-		}
-	}
+	lab.AssertSame(t, before)
 
 	lab.LetGo(t, "node02")
 	lab.LetGo(t, "w01")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
@@ -27,7 +28,7 @@ func onHost(name string) string {
 // TestTheDiskOfTheControlHostIsLostWithoutABackup recovers the cluster from the cloud while a job runs. The first call
 // is killed. The job must live, no instance may change, and the next resume and suspend must work.
 func TestTheDiskOfTheControlHostIsLostWithoutABackup(t *testing.T) {
-	onlyInTheMatrix(t)
+	generation.OnlyFull(t)
 	lab.AwaitQuiet(t)
 	job := lab.Job(t, "--nodelist=node02", harness.Until)
 	lab.AwaitJob(t, job, "RUNNING")
@@ -89,11 +90,7 @@ func TestTheDiskOfTheControlHostIsLostWithoutABackup(t *testing.T) {
 	lab.Do(t, "deploy")
 	lab.Do(t, "reconcile", "--recheck", "0s", "--min-age", "0s", "--fix")
 	lab.AssertRunning(t, job)
-	for node, is := range lab.Identities(t, nodes...) {
-		if is != before[node] {
-			t.Errorf("%s was %+v, and is %+v", node, before[node], is)
-		}
-	}
+	lab.AssertSame(t, before)
 	if out, code := lab.Call(t, "recover"); code != 2 || !strings.Contains(out, "knows the nodes") {
 		t.Errorf("recover of a cluster in use has the exit code %d:\n%s", code, out)
 	}

@@ -61,11 +61,7 @@ func TestAStateIsLost(t *testing.T) {
 	lab.Do(t, "continue")
 	lab.Do(t, append(reconcile, "--fix")...)
 	lab.AssertRunning(t, old)
-	for node, is := range lab.Identities(t, cluster.ControlNodeName, "node01", "node02") {
-		if is != before[node] {
-			t.Errorf("%s was %+v, and is %+v", node, before[node], is)
-		}
-	}
+	lab.AssertSame(t, before)
 	lab.LetGo(t, "node02")
 	next := lab.Job(t, "--nodelist=w01", "--wrap=true")
 	lab.AwaitJob(t, next, "COMPLETED")

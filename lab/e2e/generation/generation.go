@@ -21,6 +21,14 @@ const FullVariable = "EIFFEL_MATRIX"
 // Full reports whether the tests run in full, as those of `make matrix` do.
 func Full() bool { return os.Getenv(FullVariable) != "" }
 
+// OnlyFull skips a test, which would make `make test` too long, unless the tests run in full.
+func OnlyFull(t *testing.T) {
+	t.Helper()
+	if !Full() {
+		t.Skip("only `make matrix` runs this test")
+	}
+}
+
 // Generation is a release of Debian, and its differences.
 type Generation struct {
 	name     string // of the lab

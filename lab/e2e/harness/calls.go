@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,6 +130,16 @@ func (l *Lab) Identities(t *testing.T, nodes ...string) map[string]Identity {
 		all[node] = Identity{s.ID, s.Image, s.Flavor, l.On(t, node, "stat", "-c", "%Y", "/proc/1")}
 	}
 	return all
+}
+
+// AssertSame checks that nodes have the identities that they had.
+func (l *Lab) AssertSame(t *testing.T, before map[string]Identity) {
+	t.Helper()
+	for node, is := range l.Identities(t, slices.Sorted(maps.Keys(before))...) {
+		if is != before[node] {
+			t.Errorf("%s was %+v, and is %+v", node, before[node], is)
+		}
+	}
 }
 
 // Redeclare changes the declaration until the test ends.
