@@ -252,6 +252,15 @@ def refusal(daemon, params):
     return ""
 
 
+def stop(daemon, files):
+    """Stops slurmctld, for files that were prepared. If it does not end, the files are removed and the call fails."""
+    files.now(STOPPING)
+    if not daemon.stop():
+        daemon.start()  # it may have ended by now
+        files.clear()
+        raise Failure("slurm.conf was not changed: slurmctld does not end within a minute")
+
+
 def lock(directory):
     """Waits until no other call uses the folder, and reports whether it had to wait. This process has the lock until it ends."""
     number = os.open(directory, os.O_RDONLY)

@@ -1,66 +1,28 @@
-"""Kills the module attach_slurmctld before each of its steps, and calls it again. slurmctld and Slurm's commands are doubles. It is run in the folder ansible."""
+"""Kills the module attach_slurmctld before each of its steps, and calls it again. The files that a kill leaves are a copy made before the step. slurmctld and Slurm's commands are doubles. It is run in the folder ansible."""
 
 import hashlib
-import importlib.util
-import json
 import os
-import shutil
 import sys
 import tempfile
 
-import ansible.module_utils
+sys.path.append("testdata")
+import steps  # pylint: disable=wrong-import-position  # it is beside the folder of this script
 
-ansible.module_utils.__path__.append(os.path.abspath("module_utils"))
-spec = importlib.util.spec_from_file_location("attach_slurmctld", "roles/attach/library/attach_slurmctld.py")
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
+module = steps.load("roles/attach/library/attach_slurmctld.py")
 
 OWN = "# M\udcfcnster\r\nClusterName=site"  # it has a byte that is not UTF-8, and no newline at the end
 LINE = "Include eiffel.conf\n"
 GOOD, OTHER, BAD = "NodeName=a\n", "NodeName=b\n", "bad\n"
 
-steps, last = 0, 0  # how many there were, and the one at which this process is killed
-
-
-def step():
-    global steps
-    steps += 1
-    if steps == last:
-        os._exit(137)
-
-
-def stepping(function):
-    def after_step(*args, **named):
-        step()
-        return function(*args, **named)
-
-    return after_step
-
-
-class Clock:
-    """Has a second pass at each look."""
-
-    def __init__(self):
-        self.now = 0
-
-    def monotonic(self):
-        self.now += 1
-        return self.now
-
-    def sleep(self, _):
-        pass
-
-
 def files(text):
     return {"slurm.conf": OWN} if text is None else {"slurm.conf": LINE + OWN, "eiffel.conf": text}
 
 
-class World:
+class World(steps.Host):
     """The control node of a site."""
 
     def __init__(self, text, jobs=False):
-        self.root = tempfile.mkdtemp(dir=base)
-        self.etc, self.file = os.path.join(self.root, "etc"), os.path.join(self.root, "world")
+        super().__init__(base)
         os.mkdir(self.etc)
         for name, content in files(text).items():
             with open(os.path.join(self.etc, name), "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
@@ -69,18 +31,12 @@ class World:
         self.jobs = jobs
         self.running = self.there()
 
+    def place(self, root):
+        self.root = root
+        self.etc, self.file = os.path.join(root, "etc"), os.path.join(root, "world")
+
     def there(self):
         return module.reconfigure_slurmctld.reconfigure_slurm.read(self.etc, ("slurm.conf", "eiffel.conf"))
-
-    @property
-    def running(self):
-        with open(self.file, encoding="utf-8") as file:
-            return json.load(file)
-
-    @running.setter
-    def running(self, loaded):
-        with open(self.file, "w", encoding="utf-8") as file:
-            json.dump(loaded, file)
 
     def load(self):
         there = self.there()
@@ -92,29 +48,19 @@ class World:
             return 1
         return 0
 
-    def call(self, text, restart, at=0, repair=False):
-        """Returns the result, None if the call was killed, and the number of its steps."""
-        global steps, last
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            steps, last = 0, at
-            for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"):
-                setattr(os, name, stepping(getattr(os, name)))
-            module.reconfigure_slurmctld.time = Clock()
+    def call(self, text, restart, copied=False, repair=False):
+        """Returns the result and the number of steps. With copied, the control node is copied before each step."""
+
+        def act():
+            module.reconfigure_slurmctld.time = steps.Clock()
             params = {
                 "conf": os.path.join(self.etc, "slurm.conf"), "line": LINE, "include": "eiffel.conf", "text": text, "restart": restart, "repair": repair, "unknown": "", "directory": self.etc,
                 "expect": hashlib.sha256(OWN.encode("utf-8", "surrogateescape")).hexdigest(), "work": os.path.join(self.etc, "eiffel", "work"),
                 "result": os.path.join(self.root, "result"), "dangers": [{"nodes": "", "partition": "", "what": "something changes"}],
             }
-            result = module.answer(Daemon(self), params)
-            os.write(theirs, json.dumps([result, steps]).encode())
-            os._exit(0)
-        os.close(theirs)
-        with os.fdopen(ours, "rb") as pipe:
-            said = pipe.read()
-        os.waitpid(child, 0)
-        return json.loads(said.decode()) if said else (None, 0)
+            return module.answer(Daemon(self), params)
+
+        return self.in_child(act, copied)
 
 
 class Daemon(module.Slurmctld):
@@ -123,14 +69,14 @@ class Daemon(module.Slurmctld):
         self.world = world
 
     def control(self, verb):
-        step()
+        steps.step()
         if verb == "stop":
             self.world.running = None
         elif self.world.running is None:
             self.world.load()
 
     def run(self, argv, **env):
-        step()
+        steps.step()
         running = self.world.running
         if argv == ["scontrol", "reconfigure"]:
             return (self.world.load(), "", "slurm_reconfigure error") if running else (1, "", "no answer")
@@ -157,14 +103,13 @@ CALLS = [("attach", None, GOOD, GOOD), ("attach badly", None, BAD, None), ("atta
 
 def kills(restart):
     for name, before, text, after in CALLS:
-        result, most = World(before).call(text, restart)
+        undisturbed = World(before)
+        result, most = undisturbed.call(text, restart, copied=True)
         if bool(result.get("failed")) != (text == BAD):
             sys.exit("%s: %s" % (name, result))
         for at in range(1, most + 1):
             what = "%s, killed at step %d of %d" % (name, at, most)
-            world = World(before)
-            if world.call(text, restart, at=at)[0] is not None:
-                sys.exit(what + ": it was not killed")
+            world = undisturbed.killed_at(at)
             there = world.there()
             if there["slurm.conf"] not in (OWN, LINE + OWN) or there["slurm.conf"] != OWN and "eiffel.conf" not in there:
                 sys.exit("%s: on the disk are %s" % (what, there))
@@ -177,7 +122,8 @@ def kills(restart):
             check(world, what, files(after))
             world.call(None, restart)
             check(world, what + ", then detached", files(None))
-            shutil.rmtree(world.root)
+            world.remove()
+        undisturbed.remove()
     print("killed at each step")
 
 

@@ -1,8 +1,5 @@
 """Kills the module run_slurmctld before each of its steps, and calls it again. The files that a kill leaves are a copy made before the step. slurmctld, Slurm's commands and the service manager are doubles. It is run in the folder ansible."""
 
-import copy
-import glob
-import importlib.util
 import itertools
 import json
 import os
@@ -12,12 +9,10 @@ import sys
 import tempfile
 import time
 
-import ansible.module_utils
+sys.path.append("testdata")
+import steps  # pylint: disable=wrong-import-position  # it is beside the folder of this script
 
-ansible.module_utils.__path__.append(os.path.abspath("module_utils"))
-spec = importlib.util.spec_from_file_location("run_slurmctld", "roles/slurm_conf/library/run_slurmctld.py")
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
+module = steps.load("roles/slurm_conf/library/run_slurmctld.py")
 
 A = {"slurm.conf": "one\n", "cgroup.conf": "c\n", "gres.conf": "g\n"}
 B = {"slurm.conf": "two\nProlog=/etc/slurm/fresh.sh\n", "cgroup.conf": "d\n", "fresh.sh": "#!/bin/sh\n"}
@@ -26,43 +21,11 @@ MUTE = dict(B, **{"slurm.conf": "mute\n"})  # slurmctld starts, and does not ans
 EDITED = dict(A, **{"slurm.conf": "edited\n"})
 ALL_JOBS = [{"nodes": "", "partition": "", "what": "something changes"}]
 
-steps, copies = 0, None  # how many there were, and what gets the control node's folder before each
-
-
-def step():
-    global steps
-    steps += 1
-    if copies:
-        copies(steps)
-
-
-def stepping(function):
-    def after_step(*args, **named):
-        step()
-        return function(*args, **named)
-
-    return after_step
-
-
-class Clock:
-    """Has a second pass at each look."""
-
-    def __init__(self):
-        self.now = 0
-
-    def monotonic(self):
-        self.now += 1
-        return self.now
-
-    def sleep(self, _):
-        pass
-
-
-class World:
+class World(steps.Host):
     """A control node."""
 
     def __init__(self, there, good, running, jobs=False):
-        self.place(tempfile.mkdtemp(dir=base))
+        super().__init__(base)
         os.makedirs(os.path.join(self.root, "run"))
         for folder, files in ((self.etc, there), (os.path.join(self.etc, "last-good"), good)):
             if files is not None:
@@ -73,33 +36,12 @@ class World:
         self.running = running
         self.jobs = jobs
 
-    def killed_at(self, step):
-        """Returns the control node as a kill before this step of a call with copies leaves it."""
-        killed = copy.copy(self)
-        killed.place(tempfile.mkdtemp(dir=base))
-        shutil.copytree("%s.%d" % (self.root, step), killed.root, dirs_exist_ok=True)
-        return killed
-
     def place(self, root):
         self.root = root
         self.etc, self.result, self.file = (os.path.join(root, name) for name in ("etc", "run/result", "world"))
 
-    def remove(self):
-        for folder in [self.root] + glob.glob(self.root + ".*"):
-            shutil.rmtree(folder)
-
     def there(self):
         return module.reconfigure_slurm.read(self.etc)
-
-    @property
-    def running(self):
-        with open(self.file, encoding="utf-8") as file:
-            return json.load(file)
-
-    @running.setter
-    def running(self, files):
-        with open(self.file, "w", encoding="utf-8") as file:
-            json.dump(files, file)
 
     def start(self):
         files = self.there()
@@ -119,26 +61,13 @@ class World:
 
     def call(self, files, dangers=(), copied=False):
         """Returns the result and the number of steps. With copied, the control node is copied before each step."""
-        global steps, copies
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            steps, copies = 0, self.copy if copied else None
-            for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"):
-                setattr(os, name, stepping(getattr(os, name)))
-            module.reconfigure_slurmctld.time = Clock()
-            params = {"directory": self.etc, "files": files, "dangers": list(dangers), "unknown": "", "fresh": "fresh.sh" in files, "result": self.result}
-            result = module.answer(Daemon(self), params)
-            os.write(theirs, json.dumps([result, steps]).encode())
-            os._exit(0)
-        os.close(theirs)
-        with os.fdopen(ours, "rb") as pipe:
-            said = pipe.read()
-        os.waitpid(child, 0)
-        return json.loads(said.decode())
 
-    def copy(self, step):
-        subprocess.run(["cp", "-a", self.root, "%s.%d" % (self.root, step)], check=True)
+        def act():
+            module.reconfigure_slurmctld.time = steps.Clock()
+            params = {"directory": self.etc, "files": files, "dangers": list(dangers), "unknown": "", "fresh": "fresh.sh" in files, "result": self.result}
+            return module.answer(Daemon(self), params)
+
+        return self.in_child(act, copied)
 
 
 class Daemon(module.Slurmctld):
@@ -147,14 +76,14 @@ class Daemon(module.Slurmctld):
         self.world = world
 
     def control(self, verb):
-        step()
+        steps.step()
         if verb == "stop":
             self.world.running = None
         else:
             self.world.start()
 
     def run(self, argv, **env):
-        step()
+        steps.step()
         running = self.world.running
         if argv[0] == "pgrep":
             return (0 if running else 1), "", ""

@@ -7,7 +7,7 @@ import stat
 from ansible.module_utils import reconfigure_files, reconfigure_slurmctld
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.reconfigure_slurm import ACCEPTED, FAILED, STOPPED, STOPPING
-from ansible.module_utils.reconfigure_slurmctld import Failure, Files, Slurmctld, refusal
+from ansible.module_utils.reconfigure_slurmctld import Failure, Files, Slurmctld, refusal, stop
 
 DOCUMENTATION = """
     module: attach_slurmctld
@@ -153,11 +153,7 @@ def act(daemon, files):
         files.clear()
         raise Failure("slurm.conf was not changed: " + why)
     if restart:
-        files.now(STOPPING)
-        if not daemon.stop():
-            daemon.start()  # it may have ended by now
-            files.clear()
-            raise Failure("slurm.conf was not changed: slurmctld does not end within a minute")
+        stop(daemon, files)
     files.now(STOPPED)
     files.place()
     problem = load(daemon, restart)

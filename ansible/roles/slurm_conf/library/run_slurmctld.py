@@ -7,7 +7,7 @@ import re
 from ansible.module_utils import reconfigure_slurm, reconfigure_slurmctld
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.reconfigure_slurm import ACCEPTED, FAILED, PREPARED, STOPPED, STOPPING
-from ansible.module_utils.reconfigure_slurmctld import Failure, Files, Slurmctld, refusal
+from ansible.module_utils.reconfigure_slurmctld import Failure, Files, Slurmctld, refusal, stop
 
 DOCUMENTATION = """
     module: run_slurmctld
@@ -117,11 +117,7 @@ def act(daemon, files, params):
         except Failure:
             files.clear()
             raise
-    files.now(STOPPING)
-    if not daemon.stop():
-        daemon.start()  # it may have ended by now
-        files.clear()
-        raise Failure("slurm.conf was not changed: slurmctld does not end within a minute")
+    stop(daemon, files)
     files.now(STOPPED)
     files.place()
     if daemon.start():
