@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/eiffel-hpc/eiffel/lab/browser"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -156,38 +157,38 @@ func TestHostileTextIsEscaped(t *testing.T) {
 // TestHostileTextInABrowser opens the pages with some of the texts: no script of theirs runs, nothing violates the
 // policy, and the text is there to read.
 func TestHostileTextInABrowser(t *testing.T) {
-	b := browse(t)
+	b := browser.Open(t)
 	for _, evil := range corpus[:6] {
 		at := hostile(t, evil).serve(t)
 		for _, path := range hostileViews(evil)[:12] {
-			b.run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("#live"))
-			foreign := script[int](b, `document.querySelectorAll('img, iframe, base, style, [onerror], [onload], [onfocus], [onmouseover], `+
+			b.Run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("#live"))
+			foreign := browser.Script[int](b, `document.querySelectorAll('img, iframe, base, style, [onerror], [onload], [onfocus], [onmouseover], `+
 				`script:not([src$="static/page.js"])').length`)
 			if foreign != 0 {
 				t.Errorf("%q at %s: %d foreign elements", evil, path, foreign)
 			}
 		}
-		b.run(chromedp.Navigate(at + "/node/node05"))
-		if text := script[string](b, `document.body.textContent`); !strings.Contains(text, evil) {
+		b.Run(chromedp.Navigate(at + "/node/node05"))
+		if text := browser.Script[string](b, `document.body.textContent`); !strings.Contains(text, evil) {
 			t.Errorf("%q cannot be read on the page of the node", evil)
 		}
-		b.run(chromedp.Navigate(at + "/timeline"))
-		b.hoverRow("node05", 0.996)
-		if text := script[string](b, `document.querySelector('#hover').textContent`); !strings.Contains(text, evil) {
+		b.Run(chromedp.Navigate(at + "/timeline"))
+		hoverRow(b, "node05", 0.996)
+		if text := browser.Script[string](b, `document.querySelector('#hover').textContent`); !strings.Contains(text, evil) {
 			t.Errorf("%q cannot be read at the pointer: %s", evil, text)
 		}
 	}
 }
 
 // hoverRow moves the pointer over the row of a node, to a share of the window, and waits for what the page tells.
-func (b *tab) hoverRow(node string, share float64) {
+func hoverRow(b *browser.Tab, node string, share float64) {
 	b.Helper()
-	b.wait(`!!document.querySelector('.rows')`)
-	place := script[[]float64](b, fmt.Sprintf(`(() => {
+	b.Wait(`!!document.querySelector('.rows')`)
+	place := browser.Script[[]float64](b, fmt.Sprintf(`(() => {
 		const rows = document.querySelector('.rows').getBoundingClientRect();
 		const at = [...document.querySelectorAll('.rows g')].findIndex((g) => g.dataset.node === %q);
 		return [rows.left + rows.width * %f, rows.top + (at + 0.5) * 26];
 	})()`, node, share))
-	b.run(chromedp.MouseEvent("mouseMoved", place[0], place[1]))
-	b.wait(fmt.Sprintf(`!document.querySelector('#hover').hidden && document.querySelector('#hover').textContent.startsWith(%q)`, node))
+	b.Run(chromedp.MouseEvent("mouseMoved", place[0], place[1]))
+	b.Wait(fmt.Sprintf(`!document.querySelector('#hover').hidden && document.querySelector('#hover').textContent.startsWith(%q)`, node))
 }

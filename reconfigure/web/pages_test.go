@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/eiffel-hpc/eiffel/lab/browser"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -21,19 +22,19 @@ import (
 // heading, it is not wider than the screen, and it listens.
 func TestPagesInABrowser(t *testing.T) {
 	at := weather(t, 20*time.Hour).serve(t)
-	b := browse(t)
+	b := browser.Open(t)
 	for _, dark := range []bool{false, true} {
 		for _, width := range []int64{1280, 400} {
-			b.size(width, 900, dark)
+			b.Size(width, 900, dark)
 			for _, path := range views {
-				b.run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("#live"))
-				if script[string](b, `document.querySelector('h1').textContent`) == "" {
+				b.Run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("#live"))
+				if browser.Script[string](b, `document.querySelector('h1').textContent`) == "" {
 					t.Errorf("%s has no heading", path)
 				}
-				if wide := script[int64](b, `document.documentElement.scrollWidth`); wide > width {
+				if wide := browser.Script[int64](b, `document.documentElement.scrollWidth`); wide > width {
 					t.Errorf("%s is %d wide on a screen of %d", path, wide, width)
 				}
-				ground := script[string](b, `getComputedStyle(document.documentElement).backgroundColor`)
+				ground := browser.Script[string](b, `getComputedStyle(document.documentElement).backgroundColor`)
 				if (ground == "rgb(18, 22, 29)") != dark {
 					t.Errorf("%s in dark %t is %s", path, dark, ground)
 				}
@@ -50,19 +51,19 @@ func TestFiltersInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := s.serve(t)
-	b := browse(t)
+	b := browser.Open(t)
 	for field, value := range map[string]string{
 		"group": "gpu", "class": "playbook", "node": "node[05-06]", "host": "compute-1", "image": "rocky-9.6-gpu",
 		"job": fmt.Sprint(third.Jobs[0].ID), "request": "3",
 	} {
-		b.run(chromedp.Navigate(at+"/timeline?window=1d"), chromedp.WaitVisible(".chart"))
-		all := script[int](b, `document.querySelectorAll('.rows g').length`)
-		b.run(chromedp.SetValue(`[name="`+field+`"]`, value), chromedp.Click(".filter button"))
-		b.wait(fmt.Sprintf(`new URLSearchParams(location.search).get(%q) === %q && !!document.querySelector('.rows g')`, field, value))
-		if some := script[int](b, `document.querySelectorAll('.rows g').length`); some == 0 || some >= all {
+		b.Run(chromedp.Navigate(at+"/timeline?window=1d"), chromedp.WaitVisible(".chart"))
+		all := browser.Script[int](b, `document.querySelectorAll('.rows g').length`)
+		b.Run(chromedp.SetValue(`[name="`+field+`"]`, value), chromedp.Click(".filter button"))
+		b.Wait(fmt.Sprintf(`new URLSearchParams(location.search).get(%q) === %q && !!document.querySelector('.rows g')`, field, value))
+		if some := browser.Script[int](b, `document.querySelectorAll('.rows g').length`); some == 0 || some >= all {
 			t.Errorf("%s %s has %d of %d rows", field, value, some, all)
 		}
-		if kept := script[string](b, `document.querySelector('[name="`+field+`"]').value`); kept != value {
+		if kept := browser.Script[string](b, `document.querySelector('[name="`+field+`"]').value`); kept != value {
 			t.Errorf("%s shows %q, not %q", field, kept, value)
 		}
 	}
@@ -71,26 +72,26 @@ func TestFiltersInABrowser(t *testing.T) {
 // TestKeyboard moves through the timeline by keys, and opens a node.
 func TestKeyboard(t *testing.T) {
 	at := weather(t, 20*time.Hour).serve(t)
-	b := browse(t)
-	b.size(1280, 900, false)
-	b.run(chromedp.Navigate(at+"/timeline"), chromedp.WaitVisible("#live"), chromedp.Focus(".names a"))
-	focused := func() string { return script[string](b, `document.activeElement.dataset.node || ''`) }
+	b := browser.Open(t)
+	b.Size(1280, 900, false)
+	b.Run(chromedp.Navigate(at+"/timeline"), chromedp.WaitVisible("#live"), chromedp.Focus(".names a"))
+	focused := func() string { return browser.Script[string](b, `document.activeElement.dataset.node || ''`) }
 	first := focused()
-	b.wait(fmt.Sprintf(`document.querySelector('#hover').textContent.startsWith(%q)`, first))
-	told := script[string](b, `document.querySelector('#hover').textContent`)
-	b.run(chromedp.KeyEvent(strings.Repeat(kb.ArrowLeft, 30)))
-	b.wait(fmt.Sprintf(`document.querySelector('#hover').textContent !== %q`, told))
-	b.run(chromedp.KeyEvent(kb.ArrowDown))
+	b.Wait(fmt.Sprintf(`document.querySelector('#hover').textContent.startsWith(%q)`, first))
+	told := browser.Script[string](b, `document.querySelector('#hover').textContent`)
+	b.Run(chromedp.KeyEvent(strings.Repeat(kb.ArrowLeft, 30)))
+	b.Wait(fmt.Sprintf(`document.querySelector('#hover').textContent !== %q`, told))
+	b.Run(chromedp.KeyEvent(kb.ArrowDown))
 	if second := focused(); second == first || second == "" {
 		t.Errorf("after %s the focus is on %q", first, second)
 	}
-	b.run(chromedp.KeyEvent(kb.Escape))
-	b.wait(`document.querySelector('#hover').hidden`)
+	b.Run(chromedp.KeyEvent(kb.Escape))
+	b.Wait(`document.querySelector('#hover').hidden`)
 	second := focused()
-	b.run(chromedp.KeyEvent(kb.Enter))
-	b.wait(fmt.Sprintf(`document.querySelector('h1').textContent === 'Node %s'`, second))
-	b.run(chromedp.Navigate(at+"/"), chromedp.WaitVisible("#live"), chromedp.KeyEvent(kb.Tab))
-	if skip := script[string](b, `document.activeElement.className`); skip != "skip" {
+	b.Run(chromedp.KeyEvent(kb.Enter))
+	b.Wait(fmt.Sprintf(`document.querySelector('h1').textContent === 'Node %s'`, second))
+	b.Run(chromedp.Navigate(at+"/"), chromedp.WaitVisible("#live"), chromedp.KeyEvent(kb.Tab))
+	if skip := browser.Script[string](b, `document.activeElement.className`); skip != "skip" {
 		t.Errorf("the first stop of Tab is %q", skip)
 	}
 }
@@ -99,20 +100,20 @@ func TestKeyboard(t *testing.T) {
 func TestLiveUpdate(t *testing.T) {
 	s := empty(t)
 	at := s.serve(t)
-	b := browse(t)
-	b.run(chromedp.Navigate(at+"/"), chromedp.WaitVisible("#live"))
-	b.run(chromedp.Evaluate[chromedp.Void](`window.same = 'this page'`))
+	b := browser.Open(t)
+	b.Run(chromedp.Navigate(at+"/"), chromedp.WaitVisible("#live"))
+	b.Run(chromedp.Evaluate[chromedp.Void](`window.same = 'this page'`))
 	r, err := s.journal.Submit(t.Context(), reconfigure.Request{
 		Mode: reconfigure.Resume, Nodes: nodeset.Of("node07"), Caller: "root", Submitted: s.now,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.wait(`document.querySelector('main').textContent.includes('node07')`)
-	if script[string](b, `window.same`) != "this page" {
+	b.Wait(`document.querySelector('main').textContent.includes('node07')`)
+	if browser.Script[string](b, `window.same`) != "this page" {
 		t.Error("the page was loaded again")
 	}
-	b.run(chromedp.Navigate(at+"/request/1"), chromedp.WaitVisible("#live"))
+	b.Run(chromedp.Navigate(at+"/request/1"), chromedp.WaitVisible("#live"))
 	if _, ok, err := s.journal.Acquire(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -127,21 +128,21 @@ func TestLiveUpdate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.wait(fmt.Sprintf(`document.querySelector('.log')?.textContent.includes('step %d')`, i))
+		b.Wait(fmt.Sprintf(`document.querySelector('.log')?.textContent.includes('step %d')`, i))
 	}
 }
 
 // TestWithoutScripts opens the pages in a browser without JavaScript: they show the same, and links lead on.
 func TestWithoutScripts(t *testing.T) {
 	at := weather(t, 20*time.Hour).serve(t)
-	b := browse(t)
-	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b := browser.Open(t)
+	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for _, path := range views {
-		b.run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("main"))
+		b.Run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("main"))
 	}
-	b.run(chromedp.Navigate(at+"/timeline"), chromedp.WaitVisible(".rows"), chromedp.Click(`.summary a`),
+	b.Run(chromedp.Navigate(at+"/timeline"), chromedp.WaitVisible(".rows"), chromedp.Click(`.summary a`),
 		chromedp.WaitVisible("table"))
-	if text := get(b, chromedp.Text("main")); !strings.Contains(text, "Instances") || !strings.Contains(text, "node05") {
+	if text := browser.Get(b, chromedp.Text("main")); !strings.Contains(text, "Instances") || !strings.Contains(text, "node05") {
 		t.Errorf("the table has %.300s", text)
 	}
 }
@@ -156,10 +157,10 @@ func TestBelowAPath(t *testing.T) {
 		http.NotFound(w, r)
 	})
 	at := listenAt(t, mux) + "/eiffel/"
-	b := browse(t)
+	b := browser.Open(t)
 	for _, path := range views {
-		b.run(chromedp.Navigate(at+path), chromedp.WaitVisible("#live"))
-		outside := script[[]string](b, `[...document.querySelectorAll('a, link, script')].map((e) => e.href || e.src)`+
+		b.Run(chromedp.Navigate(at+path), chromedp.WaitVisible("#live"))
+		outside := browser.Script[[]string](b, `[...document.querySelectorAll('a, link, script')].map((e) => e.href || e.src)`+
 			`.filter((u) => !new URL(u).pathname.startsWith('/eiffel/'))`)
 		if len(outside) > 0 {
 			t.Errorf("%s leads to %v", path, outside)
@@ -174,19 +175,19 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("only `make screenshots` writes pictures")
 	}
 	at := weather(t, 20*time.Hour).serve(t)
-	b := browse(t)
+	b := browser.Open(t)
 	shoot := func(name, path string, width, height int64, dark bool, then func()) {
-		b.size(width, height, dark)
-		b.run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("#live"))
+		b.Size(width, height, dark)
+		b.Run(chromedp.Navigate(at+"/"+path), chromedp.WaitVisible("#live"))
 		if then != nil {
 			then()
 		}
-		if err := os.WriteFile(filepath.Join(to, name+".png"), get(b, chromedp.CaptureScreenshot()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, name+".png"), browser.Get(b, chromedp.CaptureScreenshot()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	shoot("page-overview", "", 1200, 780, false, nil)
-	shoot("page-timeline", "timeline?window=6h", 1200, 900, true, func() { b.hoverRow("node06", 0.8) })
+	shoot("page-timeline", "timeline?window=6h", 1200, 900, true, func() { hoverRow(b, "node06", 0.8) })
 	if os.Getenv("EIFFEL_SCREENSHOTS_ALL") == "" {
 		return
 	}

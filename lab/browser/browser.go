@@ -1,4 +1,5 @@
-package web_test
+// Package browser opens pages in Debian's Chromium for tests.
+package browser
 
 import (
 	"context"
@@ -16,8 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a tab of a browser.
-type tab struct {
+// Tab is a tab of a browser. Its methods end the test on an error.
+type Tab struct {
 	*testing.T
 	ctx context.Context
 
@@ -25,9 +26,9 @@ type tab struct {
 	problems []string // violations of the policy, errors of scripts, and dialogs
 }
 
-// browse opens a tab of Chromium. At the end of the test, it fails if the page violated its policy, threw an error or
+// Open opens a tab of Chromium. At the end of the test, it fails if the page violated its policy, threw an error or
 // opened a dialog.
-func browse(t *testing.T) *tab {
+func Open(t *testing.T) *Tab {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		if testing.Short() {
@@ -41,7 +42,7 @@ func browse(t *testing.T) *tab {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	b := &tab{T: t, ctx: ctx}
+	b := &Tab{T: t, ctx: ctx}
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *log.EventEntryAdded:
@@ -58,8 +59,8 @@ func browse(t *testing.T) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(b, log.Enable, cdp.Empty{})
-	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	Call(b, log.Enable, cdp.Empty{})
+	Call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	t.Cleanup(func() {
 		b.lock.Lock()
 		defer b.lock.Unlock()
@@ -70,22 +71,22 @@ func browse(t *testing.T) *tab {
 	return b
 }
 
-func (b *tab) problem(words string) {
+func (b *Tab) problem(words string) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	b.problems = append(b.problems, words)
 }
 
-// call calls a command of the browser.
-func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
+// Call calls a command of the browser.
+func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	b.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// get runs an action, and returns its value.
-func get[T any](b *tab, action chromedp.Action[T]) T {
+// Get runs an action, and returns its value.
+func Get[T any](b *Tab, action chromedp.Action[T]) T {
 	b.Helper()
 	value, err := chromedp.Run(b.ctx, action)
 	if err != nil {
@@ -94,36 +95,37 @@ func get[T any](b *tab, action chromedp.Action[T]) T {
 	return value
 }
 
-func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
+// Run runs actions.
+func (b *Tab) Run(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
 	if err := chromedp.Do(b.ctx, actions...); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// size sets the size of the screen, and whether it is dark.
-func (b *tab) size(width, height int64, dark bool) {
+// Size sets the size of the screen, and whether it is dark.
+func (b *Tab) Size(width, height int64, dark bool) {
 	b.Helper()
 	scheme := "light"
 	if dark {
 		scheme = "dark"
 	}
-	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+	Call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width, Height: height, DeviceScaleFactor: 1,
 	})
-	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 	})
 }
 
-// script returns the value of an expression.
-func script[T any](b *tab, expression string) T {
+// Script returns the value of an expression.
+func Script[T any](b *Tab, expression string) T {
 	b.Helper()
-	return get(b, chromedp.Evaluate[T](expression))
+	return Get(b, chromedp.Evaluate[T](expression))
 }
 
-// wait waits until an expression is true. It may be false, or fail, while the page changes to another one.
-func (b *tab) wait(expression string) {
+// Wait waits until an expression is true. It may be false, or fail, while the page changes to another one.
+func (b *Tab) Wait(expression string) {
 	b.Helper()
 	for {
 		if is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")")); err == nil && is {
