@@ -12,7 +12,7 @@ func serveCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "serve",
 		Usage: "serve a page for a browser that shows the cluster: what needs a person, a timeline of the nodes, requests, jobs",
-		Description: "It reads the journal, asks Slurm, the cloud and Terraform while somebody reads a page, and changes " +
+		Description: "It reads the journal, asks Slurm, the cloud and Terraform while a page is open, and changes " +
 			"nothing. It has no login and no encryption, and listens only on the loopback or a Unix socket, " +
 			"which its group may read and write: a proxy with a login belongs before it. /metrics has the " +
 			"metrics of the worker. It ends by Ctrl-C. See docs/guides/page.md.",

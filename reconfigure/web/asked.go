@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// fresh is the time for which the answers of the sources are used again.
+	// fresh is the time for which the answers of the sources are used again. While a page is open, they are asked again
+	// after it.
 	fresh = 30 * time.Second
 	// patience is how long the first page waits for the sources. Later ones show the last answers.
 	patience = 300 * time.Millisecond
 )
 
-// asked has the last answers of the sources. They are asked in the background, while somebody reads pages.
+// asked has the last answers of the sources. They are asked in the background, while pages are open.
 type asked struct {
 	ctx context.Context
 	ask func(ctx context.Context) (Answers, error)
@@ -38,17 +39,22 @@ func (a *asked) last() (Answers, time.Time) {
 	return a.answers, a.at
 }
 
-// get returns the last answers. If they are old, it asks again in the background.
-func (a *asked) get(ctx context.Context) Answers {
+// renew asks again in the background if the last answers are old. It returns whether there are any, and a channel that
+// is closed when the sources have answered; nil if they are not being asked.
+func (a *asked) renew() (known bool, busy chan struct{}) {
 	a.lock.Lock()
-	known := !a.at.IsZero()
+	defer a.lock.Unlock()
+	known = !a.at.IsZero()
 	if a.busy == nil && (!known || time.Since(a.at) >= fresh) && a.ctx.Err() == nil {
 		a.busy = make(chan struct{})
 		go a.again(a.busy)
 	}
-	busy := a.busy
-	a.lock.Unlock()
-	if !known && busy != nil {
+	return known, a.busy
+}
+
+// get returns the last answers. If they are old, it asks again in the background.
+func (a *asked) get(ctx context.Context) Answers {
+	if known, busy := a.renew(); !known && busy != nil {
 		select {
 		case <-busy:
 		case <-time.After(patience):

@@ -75,7 +75,7 @@ type Server struct {
 	pages   *template.Template
 }
 
-// New returns a server, which asks the sources, while pages are read, until ctx ends.
+// New returns a server, which asks the sources, while pages are open, until ctx ends.
 func New(ctx context.Context, s Sources) *Server {
 	if s.Now == nil {
 		s.Now = time.Now
@@ -88,7 +88,7 @@ func New(ctx context.Context, s Sources) *Server {
 		server.hours[name] = new(cached[hoursView])
 	}
 	server.answers = asked{ctx: ctx, ask: s.Ask, log: s.Log}
-	server.events = pulses{ctx: ctx, read: server.pulse}
+	server.events = pulses{ctx: ctx, read: server.renewed}
 	own := template.FuncMap{"content": server.content}
 	server.pages = template.Must(template.New("").Funcs(functions).Funcs(own).ParseFS(files, "templates/*.html"))
 	return server
@@ -267,6 +267,12 @@ func (s *Server) pulse(ctx context.Context) (string, error) {
 	p, err := s.Journal.Pulse(ctx)
 	_, at := s.answers.last()
 	return fmt.Sprintf("%s-%d", p, at.UnixNano()), err
+}
+
+// renewed is pulse for an open page: what Slurm, the cloud and Terraform say does not grow old on it.
+func (s *Server) renewed(ctx context.Context) (string, error) {
+	s.answers.renew()
+	return s.pulse(ctx)
 }
 
 // report returns the report of all nodes, and the answers that it is made of.

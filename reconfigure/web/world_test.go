@@ -57,13 +57,15 @@ type scene struct {
 }
 
 // server returns the pages of a scene.
-func (s scene) server(t testing.TB) *web.Server {
-	return web.New(t.Context(), web.Sources{
+func (s scene) server(t testing.TB) *web.Server { return web.New(t.Context(), s.sources()) }
+
+func (s scene) sources() web.Sources {
+	return web.Sources{
 		Journal: book{s.journal, s.holder, s.since}, Cluster: func() reconfigure.Cluster { return s.cluster },
 		Ask:  func(context.Context) (web.Answers, error) { return s.answers, nil },
 		Last: func() (reconcile.Look, error) { return s.look, nil },
 		Log:  slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return s.now },
-	})
+	}
 }
 
 // empty returns a scene in which nothing has happened.

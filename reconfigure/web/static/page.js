@@ -35,9 +35,14 @@ async function refresh() {
   }
 }
 
+// listen hears of news while somebody can see the page.
+let events = null;
 function listen() {
-  const events = new EventSource(root + 'events');
+  if (events) events.close();
   const live = document.getElementById('live');
+  live.hidden = true;
+  if (document.hidden) return;
+  events = new EventSource(root + 'events');
   events.onopen = () => { live.hidden = false; };
   events.onerror = () => { live.hidden = true; };
   events.onmessage = (e) => { if (e.data !== pulse) refresh(); };
@@ -122,3 +127,4 @@ function hover() {
 
 dress(true, 0);
 listen();
+document.addEventListener('visibilitychange', listen);
