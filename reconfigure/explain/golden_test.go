@@ -121,6 +121,16 @@ func TestStories(t *testing.T) {
 			c.submits(4, "p3")
 			pass(16 * time.Minute)
 		}, []explain.Subject{node3}},
+		"node-waits-after-its-failure": {nil, func(c *cluster) {
+			c.Order(simulate.PlaybookFails, "p3")
+			c.submits(4, "p3")
+			pass(16 * time.Minute)
+			if err := c.journal.Pause(c.Context(), "the image is repaired", "root"); err != nil {
+				c.Fatal(err)
+			}
+			c.submits(5, "p3")
+			pass(time.Minute)
+		}, []explain.Subject{node3}},
 		"node-fails-without-a-host": {nil, func(c *cluster) {
 			c.Order(simulate.NoValidHost, "p3")
 			c.submits(4, "p3")

@@ -160,6 +160,11 @@ func (s *Story) ofNode(f Facts) {
 			}
 		}
 		s.await(f, r, its, f.stepsOf(r, its))
+		// The next try waits or is about to begin: why the last one failed is what a person asks.
+		if last, ok := lastTried(operations); ok && last.Result == Failed {
+			s.State += ", failed last at " + clock(last.End)
+			s.adviseOnFailure(f, last)
+		}
 		return
 	}
 	last, ok := lastOf(operations, "")
@@ -175,6 +180,13 @@ func (s *Story) ofNode(f Facts) {
 	case state.Down():
 		s.advise("`reconfigure resume %s` starts it again", s.Node)
 	}
+}
+
+// lastTried returns the last step that has changed something, or has tried to.
+func lastTried(steps []Step) (Step, bool) {
+	return lastOf(slices.DeleteFunc(slices.Clone(steps), func(s Step) bool {
+		return s.phase == reconfigure.PhasePlan && s.Result != Failed
+	}), "")
 }
 
 // concerns reports whether a request without an outcome still has something to do at a node. A request for the whole
