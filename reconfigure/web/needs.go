@@ -21,7 +21,7 @@ type need struct {
 	Detail  string    // in the words of the source
 	Command string    // what to type; empty: nothing
 	Request reconfigure.RequestID
-	Fixes   bool // the worker fixes it
+	Fixes   bool // it may end without a person: the worker fixes it, or Slurm asks again
 }
 
 // matters says why a finding of the comparison matters.
@@ -69,6 +69,7 @@ func needsOf(r status.Report, look reconcile.Look, now time.Time) []need {
 	for _, g := range r.Groups {
 		all = append(all, needsOfGroup(g)...)
 	}
+	all = append(all, needsOfFailures(r, now)...)
 	for _, q := range r.Requests {
 		if n, ok := needOfRequest(q); ok {
 			all = append(all, n)
@@ -116,6 +117,52 @@ func needsOfGroup(g status.Group) (all []need) {
 			What: g.Group + " cools down", Nodes: nodeset.Of(d.Node), Why: "the cloud has no room: no node of the group is made",
 			Detail: d.Class.Said(d.Reason), Command: "reconfigure continue " + g.Group,
 		})
+	}
+	return all
+}
+
+// recently is the time for which a failed node needs a person, unless it succeeds before. Older failures are in the
+// timeline: no job has needed the node since.
+const recently = 24 * time.Hour
+
+// needsOfFailures groups the nodes whose last operation failed by phase and class. A node with a finding has its need
+// from there.
+func needsOfFailures(r status.Report, now time.Time) (all []need) {
+	found := map[string]bool{}
+	if r.Reconcile != nil {
+		for _, f := range r.Reconcile.Findings {
+			found[f.Node] = true
+		}
+	}
+	var failed []status.Node
+	for _, n := range r.Nodes {
+		if l := n.Last; l != nil && l.Level == reconfigure.Failed && now.Sub(l.Time) < recently && !found[n.Node] {
+			failed = append(failed, n)
+		}
+	}
+	type what struct {
+		phase reconfigure.Phase
+		class reconfigure.Class
+	}
+	groups := text.GroupNodes(failed, func(n status.Node) (string, what) {
+		return n.Node, what{n.Last.Phase, reconfigure.ClassIn(n.Last.Message)}
+	})
+	for _, g := range groups {
+		last, class := g.First.Last, reconfigure.ClassIn(g.First.Last.Message)
+		n := need{
+			What: sentence(string(last.Phase)) + " failed (" + string(class) + ")", Nodes: g.Nodes, Since: last.Time,
+			Why: class.ForOwner(), Detail: last.Message, Command: "reconfigure explain " + g.First.Node,
+			Fixes: class.NoRoom() || class.Passing(), // Slurm asks again, and the next try may succeed
+		}
+		if g.Nodes.Len() > 1 {
+			n.Detail = g.First.Node + ": " + n.Detail
+		}
+		for _, f := range failed {
+			if g.Nodes.Contains(f.Node) && f.Last.Time.Before(n.Since) {
+				n.Since = f.Last.Time
+			}
+		}
+		all = append(all, n)
 	}
 	return all
 }

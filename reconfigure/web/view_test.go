@@ -138,7 +138,7 @@ func TestBarsStayInTheirWindow(t *testing.T) {
 func TestStart(t *testing.T) {
 	cluster := reconfigure.Cluster{
 		Name: "c", Control: reconfigure.Control{Name: "ctl"},
-		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Min: 1, Max: 5}},
+		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Min: 1, Max: 7}},
 		Limits:   []reconfigure.Limit{{Groups: []string{"g"}, Max: 4}},
 		Settings: reconfigure.Settings{Reconcile: 10 * time.Minute, Breaker: 3, CoolDown: time.Hour},
 	}
@@ -162,6 +162,19 @@ func TestStart(t *testing.T) {
 			}, nil),
 		},
 		Campaign: &reconfigure.Campaign{ID: 2, State: reconfigure.CampaignPaused, Why: "two failed", Started: noon(5)},
+		Last:     map[string]reconfigure.Event{},
+	}
+	for node, reason := range map[string]string{
+		"n2": "no-ssh: it has a finding", "n3": "no-ssh: no answer", "n4": "no-ssh: refused", "n5": "no-ssh: no answer",
+		"n6": "capacity: no host",
+	} {
+		known.Last[node] = reconfigure.Event{
+			Time: noon(60).Add(-time.Duration(node[1]) * time.Minute), Node: node, Phase: reconfigure.PhaseBoot,
+			Level: reconfigure.Failed, Message: reason,
+		}
+	}
+	known.Last["n7"] = reconfigure.Event{ // it is too long ago
+		Time: noon(0).Add(-24 * time.Hour), Node: "n7", Phase: reconfigure.PhaseApply, Level: reconfigure.Failed,
 	}
 	look := reconcile.Look{
 		Time: noon(90), Since: map[string]time.Time{"n2 leaked": noon(40), "n3 leaked": noon(30)},
