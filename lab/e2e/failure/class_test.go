@@ -14,10 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
+	"github.com/eiffel-hpc/eiffel/lab/browser"
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // failurePatience is the time limit for operations of which one fails as late as possible, and for what follows.
@@ -75,7 +79,8 @@ func TestEveryClassOfFailure(t *testing.T) {
 		}
 		lab.Order(t, fault)
 	}
-	failTogether(t, ways, "w13")
+	page := failTogether(t, ways, "w13")
+	findInABrowser(t, page, "w02", "w06", "w08")
 	for _, w := range ways {
 		if w.kind != "" && !struck(w) {
 			t.Errorf("the fault %s never occurred: that of %s proves nothing", w.kind, w.node)
@@ -133,9 +138,9 @@ func struck(w *way) bool {
 }
 
 // failTogether makes all nodes fail at once, and checks the reports: at once to Slurm, to the owner of the job, to the
-// caller, and in the status. Nodes that are made with them do not wait for them. No plan begins afterwards, since
-// failTogether pauses starting.
-func failTogether(t *testing.T, ways []*way, good ...string) {
+// caller, in the status, and on the page, whose address it returns. Nodes that are made with them do not wait for them.
+// No plan begins afterwards, since failTogether pauses starting.
+func failTogether(t *testing.T, ways []*way, good ...string) (page string) {
 	t.Helper()
 	// Requests that were made during a pause are planned together after it.
 	lab.Do(t, "pause", "--reason", "the test has everything asked for first")
@@ -193,10 +198,15 @@ func failTogether(t *testing.T, ways []*way, good ...string) {
 			t.Errorf("the status does not say %s of %s:\n%s", w.class, w.node, status)
 		}
 	}
+	page = lab.Serve(t)
+	overview := harness.PageText(t, page+"/")
 	for _, w := range ways {
 		w.assertOwnerIsTold(t)
-		w.assertExplained(t)
+		w.assertExplained(t, "explain", strings.Join(strings.Fields(lab.Do(t, "explain", w.node)), " "))
+		w.assertExplained(t, "the page", harness.PageText(t, page+"/node/"+w.node))
+		w.assertNeedsAPerson(t, overview)
 	}
+	return page
 }
 
 // assertJobsComeToRun ends the pause. The nodes recover without an administrator.
@@ -259,12 +269,48 @@ func (w *way) shows(is cluster.Node) bool {
 		strings.HasPrefix(is.Reason, "reconfigure: "+string(w.class)+": ")
 }
 
-// assertExplained checks that the first look at the node says why it failed.
-func (w *way) assertExplained(t *testing.T) {
+// assertExplained checks that a first look at the node says why it failed, and which command shows more.
+func (w *way) assertExplained(t *testing.T, where, said string) {
 	t.Helper()
-	said := strings.Join(strings.Fields(lab.Do(t, "explain", w.node)), " ")
-	if !strings.Contains(said, string(w.class)) || !strings.Contains(said, w.words) {
-		t.Errorf("explain %s does not say %s and %q:\n%s", w.node, w.class, w.words, said)
+	wanted := []string{string(w.class), w.words}
+	if w.class.Boots() {
+		wanted = append(wanted, "reconfigure evidence --all "+w.node)
+	}
+	for _, words := range wanted {
+		if !strings.Contains(said, words) {
+			t.Errorf("%s does not say %q of %s:\n%s", where, words, w.node, said)
+		}
+	}
+}
+
+// needed is a failure on the page's overview: its class, its nodes, and the command to type.
+var needed = regexp.MustCompile(`\w+ failed \(([\w-]+)\) (\S+) .*?reconfigure explain (\S+)`)
+
+// assertNeedsAPerson checks that the overview names the node with the class of its failure.
+func (w *way) assertNeedsAPerson(t *testing.T, overview string) {
+	t.Helper()
+	for _, found := range needed.FindAllStringSubmatch(overview, -1) {
+		nodes, err := nodeset.Parse(found[2])
+		if err == nil && found[1] == string(w.class) && nodes.Contains(w.node) && nodes.Contains(found[3]) {
+			return
+		}
+	}
+	t.Errorf("the overview does not say that %s failed with %s:\n%s", w.node, w.class, overview)
+}
+
+// findInABrowser finds out why nodes have failed as a person does: the overview names them, and their own pages say
+// why.
+func findInABrowser(t *testing.T, page string, nodes ...string) {
+	t.Helper()
+	b := browser.Open(t)
+	b.Run(chromedp.Navigate(page+"/"), chromedp.WaitVisible(".need"))
+	t.Logf("the overview shows\n%s", browser.Get(b, chromedp.Text("main")))
+	for _, node := range nodes {
+		b.Run(chromedp.SetValue(`.find [name="q"]`, node), chromedp.Click(".find button"))
+		b.Wait(fmt.Sprintf(`document.querySelector("h1").textContent === "Node %s"`, node))
+		b.Run(chromedp.WaitVisible(".steps .failed"), chromedp.WaitVisible(".advice code"))
+		t.Logf("reconfigure explain %s\n%s\nits page shows\n%s", node, lab.Do(t, "explain", node),
+			browser.Get(b, chromedp.Text("main")))
 	}
 }
 

@@ -30,11 +30,13 @@ func TestDeployTwiceChangesNothing(t *testing.T) {
 }
 
 func TestNodesComeAndGoWithAJob(t *testing.T) {
-	id := lab.Job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname")
-	lab.AwaitJob(t, id, "COMPLETED")
+	pages := openPages(t)
+	id := lab.Job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname; until [ -e /tmp/go ]; do sleep 1; done")
+	pages.follow("node03", id)
 	instances := lab.Identities(t, "node03", "node04")
 	lab.AssertTerraformIsClean(t)
 	lab.AwaitQuiet(t)
+	pages.end("node03")
 	lab.AssertTerraformIsClean(t)
 	assertTimeline(t, id, instances)
 }
