@@ -26,7 +26,7 @@ func program(t *testing.T, name string) string {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip(`run "make tools": ` + err.Error())
+		t.Fatal("run `make tools`: ", err)
 	}
 	return path
 }

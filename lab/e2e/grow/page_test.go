@@ -36,7 +36,7 @@ const states = `window.what = () => [...document.querySelectorAll('.card:first-c
 // phases returns the phase that a bar of each row shows at the end of the window: that of now.
 const phases = `window.what = () => [...document.querySelectorAll('.rows g')].map((row) => {
 	const now = [...row.querySelectorAll('path:not(.usual):not(.failed)')].find((path) =>
-		[...path.getAttribute('d').matchAll(/M(\d+) 0h(\d+)/g)].some((bar) => +bar[1] + +bar[2] >= 999));
+		[...path.getAttribute('d').matchAll(/M(\d+) 0h(\d+)/g)].some((bar) => +bar[1] + +bar[2] === 1000));
 	return row.dataset.node + ' ' + (now ? now.className.baseVal : 'gone');
 }).join(', ')`
 
