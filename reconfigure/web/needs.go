@@ -125,8 +125,8 @@ func needsOfGroup(g status.Group) (all []need) {
 // timeline: no job has needed the node since.
 const recently = 24 * time.Hour
 
-// needsOfFailures groups the nodes whose last operation failed by phase and class. A node with a finding has its need
-// from there.
+// needsOfFailures groups the nodes whose last operation failed by phase and class. A node with a finding, or that was
+// not tried because of the failures of its group, has its need from there.
 func needsOfFailures(r status.Report, now time.Time) (all []need) {
 	found := map[string]bool{}
 	if r.Reconcile != nil {
@@ -134,11 +134,21 @@ func needsOfFailures(r status.Report, now time.Time) (all []need) {
 			found[f.Node] = true
 		}
 	}
+	held := map[string]bool{} // groups
+	for _, g := range r.Groups {
+		held[g.Group] = g.Breaker != nil || g.CoolDown != nil
+	}
 	var failed []status.Node
 	for _, n := range r.Nodes {
-		if l := n.Last; l != nil && l.Level == reconfigure.Failed && now.Sub(l.Time) < recently && !found[n.Node] {
-			failed = append(failed, n)
+		l := n.Last
+		if l == nil || l.Level != reconfigure.Failed || now.Sub(l.Time) >= recently || found[n.Node] {
+			continue
 		}
+		class := reconfigure.ClassIn(l.Message)
+		if untried := l.Phase == reconfigure.PhasePlan && (class.Boots() || class.NoRoom()); untried && held[n.Group] {
+			continue
+		}
+		failed = append(failed, n)
 	}
 	type what struct {
 		phase reconfigure.Phase

@@ -138,7 +138,7 @@ func TestBarsStayInTheirWindow(t *testing.T) {
 func TestStart(t *testing.T) {
 	cluster := reconfigure.Cluster{
 		Name: "c", Control: reconfigure.Control{Name: "ctl"},
-		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Min: 1, Max: 7}},
+		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Min: 1, Max: 8}},
 		Limits:   []reconfigure.Limit{{Groups: []string{"g"}, Max: 4}},
 		Settings: reconfigure.Settings{Reconcile: 10 * time.Minute, Breaker: 3, CoolDown: time.Hour},
 	}
@@ -172,6 +172,9 @@ func TestStart(t *testing.T) {
 			Time: noon(60).Add(-time.Duration(node[1]) * time.Minute), Node: node, Phase: reconfigure.PhaseBoot,
 			Level: reconfigure.Failed, Message: reason,
 		}
+	}
+	known.Last["n8"] = reconfigure.Event{ // the breaker held it back
+		Time: noon(60), Node: "n8", Phase: reconfigure.PhasePlan, Level: reconfigure.Failed, Message: "no-ssh: 3 in a row",
 	}
 	known.Last["n7"] = reconfigure.Event{ // it is too long ago
 		Time: noon(0).Add(-24 * time.Hour), Node: "n7", Phase: reconfigure.PhaseApply, Level: reconfigure.Failed,
