@@ -112,7 +112,8 @@ check: lint ## run the tests that need neither root nor tools; results of unchan
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped -- -short $(CHECKED)
 
 .PHONY: test
-test: tools-systemd lint ## run all tests; each end-to-end test has its own lab
+test: ## run all tests; each end-to-end test has its own lab
+	$(MAKE) --jobs 2 tools-systemd lint
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
 .PHONY: test-tofu
