@@ -106,6 +106,8 @@ type NodeGroup struct {
 	HealthChecks []string
 	// HealthLimit is the time limit of each of these checks.
 	HealthLimit time.Duration
+	// HealthInterval is the time after which an idle node is checked again; 0: never.
+	HealthInterval time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }

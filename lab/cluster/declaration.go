@@ -83,8 +83,9 @@ type NodeGroup struct {
 	Features  []string `yaml:"features"`
 	Gres      string   `yaml:"gres"`
 	// HealthCheck names scripts in ansible/files/health, and shipped ones.
-	HealthCheck []string       `yaml:"health_check,omitempty"`
-	Slurm       map[string]any `yaml:"slurm"`
+	HealthCheck    []string       `yaml:"health_check,omitempty"`
+	HealthInterval int            `yaml:"health_interval,omitempty"` // seconds
+	Slurm          map[string]any `yaml:"slurm"`
 }
 
 // Partition is one of Slurm's partitions.

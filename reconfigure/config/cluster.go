@@ -124,6 +124,8 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 
 		HealthChecks: names(g.healthCheck.is),
 		HealthLimit:  limit,
+
+		HealthInterval: seconds(g.healthInterval),
 	}
 }
 

@@ -50,6 +50,9 @@ func (g *group) findHealthChecks(r *report, dir string) {
 				strings.Join(shipped, ", "))
 		}
 	}
+	if len(g.healthCheck.is) == 0 && g.healthInterval.is > 0 {
+		r.add(g.healthInterval.place, "the group declares no health_check; declare one, or leave health_interval out")
+	}
 }
 
 // main returns the partition of a declaration without partitions.

@@ -58,6 +58,7 @@ type group struct {
 	features        value[[]value[string]]
 	healthCheck     value[[]value[string]]
 	healthLimit     value[int]
+	healthInterval  value[int]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -221,6 +222,7 @@ func (g *group) schema() object {
 	g.width.preset(usualWidth)
 	g.min.preset(0)
 	g.healthLimit.preset(usualHealthLimit)
+	g.healthInterval.preset(0)
 	schema := g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     byDefault("the group's name, with - instead of _", text(&g.prefix, nodePrefix)),
@@ -236,8 +238,9 @@ func (g *group) schema() object {
 		"gres":        optional{text(&g.gres, maybe(gres()))},
 		"health_check": optional{texts(&g.healthCheck, like(`[A-Za-z0-9][A-Za-z0-9._-]*`,
 			"is not the name of a script: letters, digits and . _ -"))},
-		"health_limit": optional{timespan(&g.healthLimit, 1, mostHealthLimit)},
-		"slurm":        optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
+		"health_limit":    optional{timespan(&g.healthLimit, 1, mostHealthLimit)},
+		"health_interval": optional{timespan(&g.healthInterval, leastHealthInterval, mostHealthInterval)},
+		"slurm":           optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
 	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
 	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
@@ -248,6 +251,12 @@ func (g *group) schema() object {
 const (
 	usualHealthLimit = 30
 	mostHealthLimit  = 600
+)
+
+// The time after which an idle node is checked again, in seconds.
+const (
+	leastHealthInterval = 60
+	mostHealthInterval  = 31 * 24 * 3600
 )
 
 // usualWidth is a width that seldom has to change, which would rename the nodes.

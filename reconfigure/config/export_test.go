@@ -27,6 +27,7 @@ var since = map[string]string{
 	"node_groups.max_age":           "0.2.0",
 	"node_groups.max_stopped":       "0.2.0",
 	"node_groups.health_check":      "0.3.0",
+	"node_groups.health_interval":   "0.3.0",
 	"node_groups.health_limit":      "0.3.0",
 	"partitions.all_or_nothing":     "0.2.0",
 	"partitions.fresh":              "0.2.0",

@@ -59,21 +59,23 @@ const (
 	Address   Kind = "wrong_address" // the sources have different addresses of the instance
 	Outdated  Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
 	Aged      Kind = "aged"          // a note: the instance is older than the maximum of its group
+	Unchecked Kind = "unchecked"     // a note: the last health check of the node is older than its group's interval
 )
 
 // Note reports whether the kind is only for information: the sources do not differ.
-func (k Kind) Note() bool { return k == Outdated || k == Aged }
+func (k Kind) Note() bool { return k == Outdated || k == Aged || k == Unchecked }
 
 // Fix is a remedy for a finding that needs no administrator. It never costs a job.
 type Fix string
 
-// The fixes. The first five are requests, which the planner and the guard check again; the others are not.
+// The fixes. The first six are requests, which the planner and the guard check again; the others are not.
 const (
 	None     Fix = ""
 	Suspend  Fix = "suspend"
 	Resume   Fix = "resume"
 	Enlarge  Fix = "enlarge"
 	Renew    Fix = "renew"     // an update that makes the instance anew when its jobs have ended
+	Check    Fix = "check"     // of the health of an idle node
 	Update   Fix = "update"    // when its jobs have ended: the instance boots, or is made as declared, and the drain ends
 	Delete   Fix = "delete"    // of the server or port, in the cloud: Terraform cannot remove what it does not know
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
@@ -85,6 +87,7 @@ func (f Fix) Mode() (reconfigure.Mode, bool) {
 	mode, ok := map[Fix]reconfigure.Mode{
 		Suspend: reconfigure.Suspend, Resume: reconfigure.Resume, Enlarge: reconfigure.Enlarge,
 		Renew: reconfigure.Update, Update: reconfigure.Update,
+		Check: reconfigure.CheckNodes,
 	}[f]
 	return mode, ok
 }

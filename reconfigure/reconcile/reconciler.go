@@ -293,6 +293,8 @@ func (r Reconciler) Unattended(
 		return err
 	}
 	fixes, next := last.Next(r.Cluster, c.Seen, c.Findings, stale)
+	due, checked := last.checks(r.Cluster, c)
+	fixes, next.Checked = append(fixes, due...), checked
 	if err := keep(next); err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ type Look struct {
 	// Tried has the time of the last fix of a finding, by node and kind.
 	Tried       map[string]time.Time   `json:"tried,omitempty"`
 	Unreachable []snapshot.Unreachable `json:"unreachable,omitempty"`
+	// Checked has the times of the last health checks of nodes whose group has an interval.
+	Checked map[string]time.Time `json:"checked,omitempty"`
 	// Nodes counts the nodes as each source had them.
 	Nodes []Count `json:"nodes,omitempty"`
 }

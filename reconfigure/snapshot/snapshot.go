@@ -125,8 +125,8 @@ type Observer struct {
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
 	// Lives reads the lives of existing instances from the journal, in the order of their creation. It is called for
-	// Scope.Requests, and with the cloud's list of instances if a group has a maximum age. Nil: there is no journal
-	// yet.
+	// Scope.Requests, and with the cloud's list of instances if a group has a maximum age or an interval of its health
+	// checks. Nil: there is no journal yet.
 	Lives func(ctx context.Context) ([]reconfigure.Life, error)
 	// Events reads the events of requests, each in its order. Nil: there is no journal yet.
 	Events func(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)

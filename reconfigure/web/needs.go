@@ -49,6 +49,7 @@ var matters = map[reconcile.Kind]string{
 	reconcile.Address:    "Slurm or SSH may reach another machine",
 	reconcile.Outdated:   "the node differs from the declaration until it is updated",
 	reconcile.Aged:       "the instance is older than its group allows",
+	reconcile.Unchecked:  "the last health check is older than its group allows",
 }
 
 // needsOf returns what waits for a person, the most urgent first. Look has the times of its findings.

@@ -58,7 +58,9 @@ func TestFiltersInABrowser(t *testing.T) {
 	} {
 		b.Run(chromedp.Navigate(at+"/timeline?window=1d"), chromedp.WaitVisible(".chart"))
 		all := browser.Script[int](b, `document.querySelectorAll('.rows g').length`)
-		b.Run(chromedp.SetValue(`[name="`+field+`"]`, value), chromedp.Click(".filter button"))
+		// One script, since the page may replace its form between two calls.
+		b.Run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
+			`document.querySelector('[name=%s]').value = %q; document.querySelector('.filter button').click()`, field, value)))
 		b.Wait(fmt.Sprintf(`new URLSearchParams(location.search).get(%q) === %q && !!document.querySelector('.rows g')`, field, value))
 		if some := browser.Script[int](b, `document.querySelectorAll('.rows g').length`); some == 0 || some >= all {
 			t.Errorf("%s %s has %d of %d rows", field, value, some, all)
@@ -74,7 +76,8 @@ func TestKeyboard(t *testing.T) {
 	at := weather(t, 20*time.Hour).serve(t)
 	b := browser.Open(t)
 	b.Size(1280, 900, false)
-	b.Run(chromedp.Navigate(at+"/timeline"), chromedp.WaitVisible("#live"), chromedp.Focus(".names a"))
+	b.Run(chromedp.Navigate(at+"/timeline"), chromedp.WaitVisible("#live"),
+		chromedp.Evaluate[chromedp.Void](`document.querySelector('.names a').focus()`))
 	focused := func() string { return browser.Script[string](b, `document.activeElement.dataset.node || ''`) }
 	first := focused()
 	b.Wait(fmt.Sprintf(`document.querySelector('#hover').textContent.startsWith(%q)`, first))

@@ -1,13 +1,19 @@
 package failure_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
 
 // TestAnUnhealthyNodeGetsNoJob has a check of the site that fails on one of two nodes. The good one runs its job. The
@@ -53,6 +59,60 @@ func TestAnUnhealthyNodeGetsNoJob(t *testing.T) {
 	}
 	check("exit 0")
 	assertJobsComeToRun(t, []*way{w})
+}
+
+// TestIdleNodesAreCheckedAgain breaks a node while its job runs. The worker leaves it alone, and checks it when the job
+// has ended. The checks do not stop Slurm from powering an idle cloud node down.
+func TestIdleNodesAreCheckedAgain(t *testing.T) {
+	generation.OnlyFull(t)
+	lab.Redeclare(t, func(d *cluster.Declaration) {
+		for i := range d.NodeGroups[:2] {
+			d.NodeGroups[i].HealthCheck, d.NodeGroups[i].HealthInterval = []string{"disks"}, 60
+		}
+		d.Reconfigure["reconcile_minutes"] = 1
+	})
+	lab.Do(t, "deploy")
+	checks := func(node string) (n int) {
+		requests, err := lab.Journal(t).Requests(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range requests {
+			if r.Mode == reconfigure.CheckNodes && r.Nodes.Contains(node) && r.Caller == "reconcile in the worker" {
+				n++
+			}
+		}
+		return n
+	}
+	job := lab.Job(t, "--nodelist=node01", harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
+	write := func(body string) {
+		lab.On(t, "node01", "sh", "-c", "printf '#!/bin/sh\n"+body+"\n' >/etc/slurm/health/check-disks")
+	}
+	write("echo it is hot; exit 3")
+	before, due := checks("node01"), time.Now().Add(time.Minute)
+	lab.AwaitJob(t, lab.Job(t, "--nodelist=w01", "--wrap=true"), "COMPLETED")
+	lab.AwaitQuiet(t) // Slurm has powered w01 down
+	lab.Eventually(t, failurePatience, func() (bool, string) {
+		var last reconcile.Look
+		text, err := os.ReadFile(filepath.Join(lab.StateDir(), "reconcile.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &last)
+		}
+		return last.Time.After(due), fmt.Sprintf("the worker has compared the sources at %s (%v)", last.Time, err)
+	})
+	if state := lab.State(t, "node01"); checks("node01") != before || strings.Contains(state, "DRAIN") {
+		t.Errorf("node01 was checked beside its job: it is %s", state)
+	}
+	lab.LetGo(t, "node01")
+	lab.Eventually(t, failurePatience, func() (bool, string) {
+		state, reason := lab.State(t, "node01"), lab.Reason(t, "node01")
+		return strings.Contains(state, "DRAIN") && strings.Contains(reason, "it is hot"), state + " " + reason
+	})
+	write("exit 0")
+	lab.Do(t, "check-nodes", "node01")
+	before = checks("node01")
+	lab.Eventually(t, failurePatience, func() (bool, string) { return checks("node01") > before, "it is not checked again" })
 }
 
 // checkAgain checks an idle node, with its check, with one that fails, and with one that passes again.
