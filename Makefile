@@ -116,10 +116,14 @@ test: ## run all tests; each end-to-end test has its own lab
 	$(MAKE) --jobs 2 tools-systemd lint
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
-.PHONY: test-tofu
-test-tofu: tools ## run the tests of package terraform with OpenTofu, which is built first, for minutes
+.PHONY: tools-tofu
+tools-tofu: tools # OpenTofu, whose build takes minutes
 	go run ./lab/tools/cmd/install --tofu
+
+.PHONY: test-tofu
+test-tofu: tools-tofu releasecheck ## run the tests of package terraform and a cluster with OpenTofu, which is built first, for minutes
 	TF_CLI_CONFIG_FILE= EIFFEL_TERRAFORM=$(TOOLS)/bin/tofu EIFFEL_PLUGINS=$(TOOLS)/plugins-tofu go test -count 1 ./reconfigure/terraform
+	bin/releasecheck --only labcloud-tofu
 
 .PHONY: tools-provider
 tools-provider: tools # the newest version of the provider for OpenStack that is admitted
@@ -132,7 +136,7 @@ test-provider: tools-provider releasecheck ## run Terraform and a cluster with t
 # Not part of `make test`: it takes hours, and installs 3.5 GB of Debian's packages. Run it before a release. The
 # program is built, since `go run` does not forward SIGTERM.
 .PHONY: release-check
-release-check: releasecheck tools-systemd tools-provider tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/how-it-works/tested.md
+release-check: releasecheck tools-systemd tools-tofu tools-provider tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/how-it-works/tested.md
 	go run ./lab/tools/cmd/install --openstack
 	bin/releasecheck
 	$(MAKE) fuzz properties

@@ -217,7 +217,7 @@ func Find(checkout string) (Paths, error) {
 	if len(missing) > 0 {
 		return Paths{}, fmt.Errorf("missing or out of date: %s; run \"make tools\"", strings.Join(missing, ", "))
 	}
-	return p, nil
+	return p.chosen(checkout)
 }
 
 // lock waits until no other process installs into dir.

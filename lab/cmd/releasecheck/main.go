@@ -52,8 +52,8 @@ type part struct{ name, packaged, root string }
 
 // suites returns all suites. The packages hosts, machines and upgrade only have machines of Debian 12.
 func suites() []suite {
-	both := []string{"./lab/e2e/attach", "./lab/e2e/campaign", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/resize",
-		"./lab/e2e/security", "./lab/e2e/update"}
+	both := []string{"./lab/e2e/attach", "./lab/e2e/campaign", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/release",
+		"./lab/e2e/resize", "./lab/e2e/security", "./lab/e2e/update"}
 	const full, large = generation.FullVariable + "=1", "EIFFEL_RELEASE_CHECK=1"
 	const newest = "EIFFEL_PROVIDER=" + tools.NewestProviderVersion
 	return []suite{
@@ -72,6 +72,9 @@ func suites() []suite {
 		{name: "labcloud-provider-3", packages: []string{"./lab/e2e/clouds"},
 			parts:   []part{{name: "a cluster on labcloud, with the provider " + tools.NewestProviderVersion}},
 			environ: []string{"EIFFEL_E2E_CLOUD=labcloud", newest}},
+		{name: "labcloud-tofu", parts: []part{{name: "a cluster on labcloud, with OpenTofu " + tools.TofuVersion}},
+			packages: []string{"./lab/e2e/clouds"},
+			environ:  []string{"EIFFEL_E2E_CLOUD=labcloud", tools.TofuVariable + "=1"}},
 		{name: "openstack", parts: []part{{"a cluster on OpenStack (Nova)", "nova-api", ""}},
 			packages: []string{"./lab/e2e/clouds"}, environ: []string{"EIFFEL_E2E_CLOUD=openstack"}},
 		{name: "debian-12", parts: []part{{"a cluster on Debian 12 (Slurm)", "slurmctld", ".tools/image/systemd"}},

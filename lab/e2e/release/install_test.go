@@ -25,8 +25,16 @@ type server struct {
 	id string
 }
 
-// The releases are in this folder of a machine.
-const folder = "/srv/releases"
+const (
+	// The releases are in this folder of a machine.
+	folder = "/srv/releases"
+	// network is the machines' network, with the address of this computer there.
+	network = "10.80.0.1/24"
+	// hostAddress is the address of the machine there.
+	hostAddress = "10.80.0.2"
+	// nodeImage is the id of an image without the packages.
+	nodeImage = "00000000-0000-4000-8000-0000000000a0"
+)
 
 // boot boots a machine of a base with the packages of an archive.
 func boot(t *testing.T, base, archive string) server {
@@ -54,11 +62,14 @@ func boot(t *testing.T, base, archive string) server {
 	if err == nil {
 		err = images.Add("host", files)
 	}
+	if err == nil {
+		err = images.Add(nodeImage, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	host, err := machine.New(machine.Config{
-		Name: "release", Dir: filepath.Join(dir, "machines"), Gateway: netip.MustParsePrefix("10.80.0.1/24"),
+		Name: "release", Dir: filepath.Join(dir, "machines"), Gateway: netip.MustParsePrefix(network),
 		Images: images, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
@@ -73,8 +84,8 @@ func boot(t *testing.T, base, archive string) server {
 	if err := host.Boot(t.Context(), labcloud.Machine{
 		ID: s.id, Name: "host", ImageID: "host",
 		Addresses: []labcloud.Address{{
-			MAC: "fa:16:3e:00:00:01", Prefix: netip.MustParsePrefix("10.80.0.2/24"),
-			Gateway: netip.MustParseAddr("10.80.0.1"),
+			MAC: "fa:16:3e:00:00:01", Prefix: netip.MustParsePrefix(hostAddress + "/24"),
+			Gateway: netip.MustParsePrefix(network).Addr(),
 		}},
 	}); err != nil {
 		t.Fatal(err)
