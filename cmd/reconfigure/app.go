@@ -141,6 +141,9 @@ func didYouMean(prefix, word string, known []string) string {
 // command adds the flags of all commands to a command, and makes it reject arguments if the command has none.
 func command(c cli.Command) *cli.Command {
 	action := c.Action
+	if slices.Contains(pagedCommands, c.Name) {
+		action = paged(action)
+	}
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true // otherwise "help" and "h" would not work as names of nodes
 	// These flags may also stand before the command, where they have their defaults.
