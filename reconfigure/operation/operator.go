@@ -219,7 +219,13 @@ func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 func (o *Operator) found(instances map[string]reconfigure.Instance) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	maps.Copy(o.instances, instances)
+	for node, is := range instances {
+		// An interrupted Terraform leaves an instance without an address until it is adopted.
+		if was := o.instances[node]; is.Tainted && is.Address == "" && is.ID != "" && is.ID == was.ID {
+			continue
+		}
+		o.instances[node] = is
+	}
 }
 
 func (o *Operator) gone(node string) {

@@ -18,12 +18,13 @@ import (
 // reconfigure.ClassRefused if the disk has too little room for the state), or it is unknown what was changed
 // (reconfigure.ClassUnknown).
 //
-// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; it first waits at most
-// ten seconds for a port or a resource of the site that is being made. If it is closed before Apply is called,
+// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second. Before that, it completes
+// the changes of shared resources, and waits at most ten seconds for a port or a resource of the site that is being
+// made. So it is not interrupted if a shared resource comes after the instances. If it is closed before Apply is called,
 // Terraform is not started. An interrupted change has a failure that is a reconfigure.ErrInterrupted: a server that
 // was requested by then is in the state, tainted, until Adopt untaints it; the resource of an interrupted removal is
 // still in the state, and the next plan completes it. If the change was not begun, the failure is also a
-// reconfigure.ErrUntried. If a shared resource was interrupted, the error is a reconfigure.ErrInterrupted. Unlike an
+// reconfigure.ErrUntried. Unlike an
 // interrupt, a cancelled ctx gives no results by node. A nil channel never interrupts.
 //
 // A preview can be applied once; a retry needs a new preview. While Nova deletes an instance in ERROR or BUILD, the
