@@ -82,7 +82,9 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 		Under: &o.wait, States: o.statesOf, Servers: o.serversOf, Found: o.found, NoRoom: o.giveUp,
 		Using: func() (reconfigure.Cluster, provision.Deps) {
 			cluster, deps := o.using()
-			return cluster, provision.Deps{Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota}
+			return cluster, provision.Deps{
+				Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota, FreePorts: deps.FreePorts,
+			}
 		},
 		Note: func(plans map[int64]bool, message string) { o.noteRun(plans, reconfigure.PhaseApply, message) },
 	})

@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,12 +44,28 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 		return nil, err
 	}
 	failures, err := d.applyPreview(ctx, p, watch, interrupt)
-	if err == nil && p.Plan.Shared {
-		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
-			watch("", problem.Error()) // the instances have succeeded
+	if err != nil || !p.Plan.Shared {
+		return failures, err
+	}
+	if portless := failedPorts(p.Plan, failures); len(portless) > 0 { // the instances may not be made yet
+		notePorts(portless, watch)
+	} else if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
+		watch("", problem.Error()) // the instances have succeeded
+	}
+	return failures, nil
+}
+
+// failedPorts returns the failures of the kept ports that a plan makes together with the instances, without those that
+// were interrupted.
+func failedPorts(p reconfigure.Plan, failures reconfigure.Failures) reconfigure.Failures {
+	kept := portOnly(p.Desired).Difference(p.Nodes())
+	portless := reconfigure.Failures{}
+	for node, err := range failures {
+		if kept.Contains(node) && !errors.Is(err, reconfigure.ErrInterrupted) {
+			portless[node] = err
 		}
 	}
-	return failures, err
+	return portless
 }
 
 // applyPreview is Apply after the map of nodes is stored.
@@ -101,6 +118,9 @@ func (d *Driver) applySaved(
 	defer close(ended)
 	go interrupter.attend(interrupt, ended)
 	changed := p.Plan.Provisioned().Len()
+	if p.Plan.KeptPorts {
+		changed += portOnly(p.Plan.Desired).Len()
+	}
 	err = d.writing(func(tf *tfexec.Terraform) error {
 		options := []tfexec.ApplyOption{
 			tfexec.DirOrPlan(p.File),
