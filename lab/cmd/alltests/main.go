@@ -78,7 +78,7 @@ func run(ctx context.Context, events *lines) error {
 	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "6") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "6", "-parallel", "3") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, behindLabs, "-run", longTests),

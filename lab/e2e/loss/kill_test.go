@@ -37,7 +37,10 @@ func TestKilledInEveryPhase(t *testing.T) {
 	w.killWhen("Ansible configures it", w.has(reconfigure.PhaseConfigure, "w01", "munge"))
 	lab.StartWorker(t)
 	w.reaches("Ansible configures it once more", w.has(reconfigure.PhaseConfigure, "w01", ""))
+	lists, one := hang(t, labcloud.Fault{Call: "GET servers/detail"}), hang(t, labcloud.Fault{Call: "GET servers/{id}"})
 	w.killWhen("it is verified", w.has(reconfigure.PhaseVerify, "w01", ""))
+	lists.clear()
+	one.clear()
 	lab.StartWorker(t)
 
 	w.ends()
