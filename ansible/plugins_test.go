@@ -260,6 +260,42 @@ func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	}
 }
 
+// TestFilesOfTheControlHostAreReplacedOrStay writes data, changes only what differs, and removes the file.
+func TestFilesOfTheControlHostAreReplacedOrStay(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "given")
+	write(t, file, "before")
+	const data = `{"key": "k\u00e9", "files": [{"name": "a"}]}`
+	tasks := `
+    - control_host_file: {path: ` + file + `, content: "{{ data | to_json }}"}
+      vars: {data: {key: "k\xe9", files: [{name: a}]}}
+      no_log: true
+    - control_host_file: {path: ` + file + `.mark, content: ""}
+`
+	for _, changed := range []string{"changed=2 ", "changed=0 "} {
+		if said, err := local(t, "h1", tasks); err != nil || !strings.Contains(said, changed) {
+			t.Fatalf("not %s: %v\n%s", changed, err, said)
+		}
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 || read(t, file) != data || read(t, file+".mark") != "" {
+		t.Errorf("%v, %v, %q", err, info.Mode(), read(t, file))
+	}
+	remove := "    - control_host_file: {path: " + file + ".mark}\n"
+	for _, changed := range []string{"changed=1 ", "changed=0 "} {
+		if said, err := local(t, "h1", remove); err != nil || !strings.Contains(said, changed) {
+			t.Errorf("not %s: %v\n%s", changed, err, said)
+		}
+	}
+	said, err := local(t, "h1", "    - control_host_file: {path: "+dir+"/missing/file, content: text}\n")
+	if err == nil || !strings.Contains(said, "change a file of the control host: ") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+		t.Errorf("files: %v", left)
+	}
+}
+
 // TestAKeyOfANodeIsChecked makes one node send text that would authorize other keys.
 func TestAKeyOfANodeIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")

@@ -39,8 +39,7 @@ var steps = []step{
 var floors = map[step]string{
 	scheduler: "slurmctld may let a batch job wait for others for up to `batch_sched_delay` of SchedulerParameters, " +
 		"3 s by default.",
-	powerThread: "Up to `power_save_interval`, which is 2 s on the lab and 10 s by default. slurmctld accepts 1 s; the " +
-		"thread then looks at all nodes every second.",
+	powerThread: "Up to `power_save_interval`, for which the playbooks declare 1 s, the smallest that slurmctld accepts.",
 	handOver: "resume.sh, one SSH login, and two starts of reconfigure. A kept SSH connection would need a process of " +
 		"SlurmUser that outlives resume.sh, which newer releases of Slurm kill with its process group.",
 	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an " +

@@ -127,6 +127,9 @@ type Plan struct {
 	// Shared reports whether Terraform may also change shared resources, which belong to no node: key pair, security
 	// group, address of the control node.
 	Shared bool `json:"shared,omitempty"`
+	// KeptPorts reports whether a run that is Shared also makes the missing ports of nodes without an instance.
+	// Terraform begins no instance before it has made them: the cloud MUST have room for them.
+	KeptPorts bool `json:"-"`
 	// Everywhere reports whether slurm.conf changes, so that every node gets it and the daemons load it.
 	Everywhere bool `json:"everywhere,omitempty"`
 	// Conf is slurmctld's new configuration; nil: the declared one when the playbooks run.

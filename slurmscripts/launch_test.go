@@ -131,6 +131,37 @@ func TestAJobWaitsForAllOfItsNodes(t *testing.T) {
 	}
 }
 
+// The node comes up just before launch.sh opens the pipe, so that up.sh finds no reader.
+func TestALaunchDoesNotWaitAtAPipeThatWasOpened(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "node01 mix#\n")
+	s.edit("launch.sh", "left=10", "left=300") // so that it does not look again
+	s.write("bin/cat", `#!/bin/sh
+cd "$(dirname "$0")/.."
+touch comes
+until [ -e opened ]; do sleep 0.01; done
+cd up
+/bin/cat "$@" &
+touch ../waits
+wait $!
+`)
+	s.write("bin/dd", `#!/bin/sh
+/bin/dd "$@"
+status=$?
+cd "$(dirname "$0")/.."
+touch opened
+until [ -e waits ]; do sleep 0.01; done
+sleep 0.2 # there is no event for the open; if this is too short, the test is only less strict
+exit $status
+`)
+	end, ended := s.begin("node01"), make(chan error, 1)
+	go func() { ended <- end() }()
+	s.until("it is about to open the pipe", func() bool { _, err := os.Stat(filepath.Join(s.dir, "comes")); return err == nil })
+	s.up("node01")
+	s.until("the job starts", func() bool { return len(ended) > 0 })
+	s.do(<-ended)
+}
+
 // Nobody calls up.sh for a node that was already up, or while no worker runs.
 func TestAWaitingJobAsksSlurm(t *testing.T) {
 	s := launching(t)

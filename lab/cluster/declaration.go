@@ -148,9 +148,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		Slurm: Slurm{
 			// ResumeTimeout is long, since nodes come up late when several labs share two cores.
 			SuspendTime: 15, SuspendTimeout: 12, ResumeTimeout: 300,
-			// Slurm checks every two seconds instead of ten whether nodes must power up or down.
-			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
-			Extra:                l.extra(),
+			Extra: l.extra(),
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{

@@ -71,7 +71,8 @@ type Fault struct {
 	// ID is assigned by the cloud.
 	ID   int  `json:"id"`
 	Kind Kind `json:"kind"`
-	// Server is a pattern, in the syntax of path.Match, for the name of the server that the call makes or concerns.
+	// Server is a pattern, in the syntax of path.Match, for the name of the server that the call makes or concerns, or
+	// of the port that it makes.
 	Server string `json:"server,omitempty"`
 	// Call is a method and route as Cloud.Calls lists them, or the end of one: "POST servers", "POST
 	// servers/{id}/action rebuild". Without it, a fault that acts on calls applies to every call for the server,

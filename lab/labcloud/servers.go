@@ -17,6 +17,7 @@ import (
 // The routes to which other files refer.
 const (
 	createServerPattern = "POST /compute/v2.1/servers"
+	createPortPattern   = "POST /network/v2.0/ports"
 	actionPattern       = "POST /compute/v2.1/servers/{id}/action"
 	rebuildLabel        = actionPattern + " rebuild"
 )
@@ -107,12 +108,18 @@ func (c *Cloud) findServer(r *request) (*server, error) {
 	return s, nil
 }
 
-// subject returns the name of the server that a call makes or concerns; empty for other calls.
+// subject returns the name of the server that a call makes or concerns, or of the port that it makes; empty for other
+// calls.
 func (c *Cloud) subject(r *request) string {
 	if r.label == createServerPattern {
 		var ask struct{ Server struct{ Name string } }
 		_ = json.Unmarshal(r.body, &ask) // malformed requests are rejected later
 		return ask.Server.Name
+	}
+	if r.label == createPortPattern {
+		var ask struct{ Port struct{ Name string } }
+		_ = json.Unmarshal(r.body, &ask)
+		return ask.Port.Name
 	}
 	_, tail, _ := strings.Cut(r.label, " ")
 	if !strings.HasPrefix(tail, "/compute/v2.1/servers/{id}") {

@@ -171,6 +171,8 @@ type Deps struct {
 	// answer may be that of the last call, unless a change of ours came since. Nil: only the instances' addresses are
 	// known.
 	Addresses func(ctx context.Context, current bool) (map[string]string, error)
+	// FreePorts returns how many more ports the cloud admits. Nil: that is unknown.
+	FreePorts func(ctx context.Context) (int, error)
 	// Scheduler and Commenter use Slurm on a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler
 	Commenter func(control reconfigure.Instance) Commenter

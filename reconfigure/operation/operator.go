@@ -82,7 +82,9 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 		Under: &o.wait, States: o.statesOf, Servers: o.serversOf, Found: o.found, NoRoom: o.giveUp,
 		Using: func() (reconfigure.Cluster, provision.Deps) {
 			cluster, deps := o.using()
-			return cluster, provision.Deps{Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota}
+			return cluster, provision.Deps{
+				Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota, FreePorts: deps.FreePorts,
+			}
 		},
 		Note: func(plans map[int64]bool, message string) { o.noteRun(plans, reconfigure.PhaseApply, message) },
 	})
@@ -219,7 +221,13 @@ func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 func (o *Operator) found(instances map[string]reconfigure.Instance) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	maps.Copy(o.instances, instances)
+	for node, is := range instances {
+		// An interrupted Terraform leaves an instance without an address until it is adopted.
+		if was := o.instances[node]; is.Tainted && is.Address == "" && is.ID != "" && is.ID == was.ID {
+			continue
+		}
+		o.instances[node] = is
+	}
 }
 
 func (o *Operator) gone(node string) {

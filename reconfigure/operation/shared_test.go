@@ -63,6 +63,23 @@ func TestDeployAndDestroyOfSeveralShards(t *testing.T) {
 	})
 }
 
+// The playbooks of a first deployment do not wait until the provider looks at the instances.
+func TestFirstDeploymentDoesNotWaitForTheProvider(t *testing.T) {
+	empty(t, func(l *lab) {
+		l.Takes(simulate.Halting, 100*time.Millisecond)
+		l.asks(reconfigure.Request{Mode: reconfigure.Deploy})
+		l.wantDone("ctl", "p1", "p2")
+		l.want("calls", []string{
+			"apply create shared, create ctl,p[1-2]", "adopt ctl,p[1-2]", "slurm.conf everywhere, configure ctl,p[1-2] of ctl,p[1-2]",
+		}, l.Calls())
+		for node, took := range l.round.after {
+			if took > 5*time.Second {
+				l.Errorf("%s took %s", node, took)
+			}
+		}
+	})
+}
+
 // The control node takes long. The others are made meanwhile, and configured together with it.
 func TestNodesOfADeployAreMadeSideBySide(t *testing.T) {
 	sharded(t, func(l *lab) {

@@ -110,6 +110,7 @@ func TestANodeThatDoesNotPassStaysDrainedUntilItPasses(t *testing.T) {
 		l.wantNever("undrain", "down", "power_down")
 		l.Clear(simulate.Unhealthy)
 		l.restart()
+		l.plan = reconfigure.Plan{}
 		l.checks("p1", "p3")
 		l.wantVerdicts(map[string]string{"p1": "done", "p3": "done"})
 		l.want("state", "IDLE", l.Node("p1").State)

@@ -108,10 +108,13 @@ func (t *run) progress(deliveries []*delivery, begun chan<- struct{}, interrupt 
 
 // interruptible reports whether Terraform may be interrupted. For an instance the provider only waits for the cloud,
 // but a resize or a resource of the site would be left unfinished. The Terraform driver waits for a port that is being
-// made.
+// made, and for the shared resources; those that are removed come after the instances.
 func interruptible(preview reconfigure.Preview) bool {
-	return !preview.Plan.Shared && !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool {
+	return !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool {
 		half := c.Effect == reconfigure.EffectResize || c.Effect == reconfigure.EffectUpdate
+		if c.Node == "" {
+			return c.Effect == reconfigure.EffectDelete || c.Effect == reconfigure.EffectReplace
+		}
 		return half || c.Kind != reconfigure.KindInstance && c.Kind != reconfigure.KindPort
 	})
 }
@@ -169,7 +172,7 @@ func (t *run) watch(
 			return !d.state.given() && !d.call.Finished() && !d.halfDone(servers[d.call.In.node()])
 		})
 		stuck := others && begun == nil && time.Since(moved) >= t.Timing.Straggler
-		if may && (asleep || stuck) {
+		if may && (asleep || stuck && !preview.Plan.Shared) { // the nodes of a shared plan wait for one another anyway
 			close(interrupt)
 			select {
 			case <-applied:

@@ -11,26 +11,29 @@ import (
 func TestWhichRunsOfTerraformMayBeInterrupted(t *testing.T) {
 	instance, port := reconfigure.KindInstance, reconfigure.KindPort
 	for name, tc := range map[string]struct {
+		node   string
 		kind   reconfigure.Kind
 		effect reconfigure.Effect
-		shared bool
 		want   bool
 	}{
-		"a creation":             {instance, reconfigure.EffectCreate, false, true},
-		"a rebuild":              {instance, reconfigure.EffectRebuild, false, true},
-		"a replacement":          {instance, reconfigure.EffectReplace, false, true},
-		"a removal":              {instance, reconfigure.EffectDelete, false, true},
-		"a stop":                 {instance, reconfigure.EffectStop, false, true},
-		"a port":                 {port, reconfigure.EffectCreate, false, true},
-		"a resize":               {instance, reconfigure.EffectResize, false, false},
-		"an update in place":     {instance, reconfigure.EffectUpdate, false, false},
-		"an update of a port":    {port, reconfigure.EffectUpdate, false, false},
-		"a resource of the site": {"", reconfigure.EffectCreate, false, false},
-		"a shared plan":          {instance, reconfigure.EffectCreate, true, false},
+		"a creation":                     {"n", instance, reconfigure.EffectCreate, true},
+		"a rebuild":                      {"n", instance, reconfigure.EffectRebuild, true},
+		"a replacement":                  {"n", instance, reconfigure.EffectReplace, true},
+		"a removal":                      {"n", instance, reconfigure.EffectDelete, true},
+		"a stop":                         {"n", instance, reconfigure.EffectStop, true},
+		"a port":                         {"n", port, reconfigure.EffectCreate, true},
+		"a resize":                       {"n", instance, reconfigure.EffectResize, false},
+		"an update in place":             {"n", instance, reconfigure.EffectUpdate, false},
+		"an update of a port":            {"n", port, reconfigure.EffectUpdate, false},
+		"a resource of the site":         {"n", "", reconfigure.EffectCreate, false},
+		"a shared resource":              {"", "", reconfigure.EffectCreate, true},
+		"an update of a shared resource": {"", "", reconfigure.EffectUpdate, true},
+		"a replaced shared resource":     {"", "", reconfigure.EffectReplace, false},
+		"a removed shared resource":      {"", "", reconfigure.EffectDelete, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := reconfigure.Preview{Plan: reconfigure.Plan{Shared: tc.shared}, Changes: []reconfigure.ResourceChange{
-				{Kind: instance, Effect: reconfigure.EffectCreate}, {Kind: tc.kind, Effect: tc.effect},
+			p := reconfigure.Preview{Changes: []reconfigure.ResourceChange{
+				{Node: "m", Kind: instance, Effect: reconfigure.EffectCreate}, {Node: tc.node, Kind: tc.kind, Effect: tc.effect},
 			}}
 			if got := interruptible(p); got != tc.want {
 				t.Errorf("got %v", got)

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,48 @@ func creations(flavors ...string) []reconfigure.Change {
 		})
 	}
 	return all
+}
+
+// Ports that the cloud refuses would keep Terraform from making the instances.
+func TestWhenKeptPortsAreMadeWithTheInstances(t *testing.T) {
+	deploy := func(nodes, ports int) reconfigure.Plan {
+		p := reconfigure.Plan{Shared: true, Desired: map[string]reconfigure.Spec{}}
+		for i := range nodes {
+			p.Changes = append(p.Changes, reconfigure.Change{Node: fmt.Sprint("n", i), Action: reconfigure.Create})
+			p.Desired[fmt.Sprint("n", i)] = reconfigure.Spec{ImageID: "i"}
+		}
+		for i := range ports {
+			p.Desired[fmt.Sprint("k", i)] = reconfigure.Spec{}
+		}
+		return p
+	}
+	resume := deploy(1, 2)
+	resume.Shared = false
+	for name, tc := range map[string]struct {
+		plan  reconfigure.Plan
+		shard string
+		free  int
+		err   error
+		want  bool
+	}{
+		"there is room for all": {deploy(3, 4), "", 7, nil, true},
+		"one too few":           {deploy(3, 4), "", 6, nil, false},
+		"the cloud is silent":   {deploy(3, 4), "", 7, errors.New("silent"), false},
+		"no port is kept":       {deploy(3, 0), "", 7, nil, false},
+		"more than at a time":   {deploy(3, 38), "", 1000, nil, false},
+		"nothing is shared":     {resume, "", 7, nil, false},
+		"another shard":         {deploy(3, 4), "group-1", 7, nil, false},
+	} {
+		r := &run{Shard: &Shard{name: tc.shard}, deps: Deps{
+			FreePorts: func(context.Context) (int, error) { return tc.free, tc.err },
+		}}
+		if got := r.admitsPorts(t.Context(), tc.plan); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if r := (&run{Shard: &Shard{}}); r.admitsPorts(t.Context(), deploy(3, 4)) {
+		t.Error("with a cloud that does not say how many ports are free")
+	}
 }
 
 func TestFit(t *testing.T) {

@@ -53,4 +53,6 @@ type Deps struct {
 	Terraform func(shard string) Terraform
 	Cloud     Cloud
 	Quota     Quota
+	// FreePorts returns how many more ports the cloud admits. Nil: that is unknown.
+	FreePorts func(ctx context.Context) (int, error)
 }

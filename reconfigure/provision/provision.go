@@ -199,6 +199,7 @@ func (t *run) once(ctx context.Context) (again bool) {
 		return false
 	}
 	plan := t.plan(calls)
+	plan.KeptPorts = t.admitsPorts(ctx, plan)
 	preview, err := t.preview(ctx, plan)
 	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && t.failSome(calls, bad.Failures) {
 		return true

@@ -38,6 +38,27 @@ func (t *run) overQuota(ctx context.Context, plan reconfigure.Plan, calls []*cal
 	return refused
 }
 
+// admitsPorts reports whether a run that is Shared may make the missing kept ports together with its instances, which
+// saves the provider's wait for the ports in a run of their own. All ports of the run are made before the first
+// instance: so the cloud must have room for all, and they must be so few that Terraform makes them at the same time.
+func (t *run) admitsPorts(ctx context.Context, plan reconfigure.Plan) bool {
+	const few, longest = 40, 5 * time.Second
+	ports, kept := plan.Provisioned().Len(), 0
+	for _, spec := range plan.Desired {
+		if !spec.HasInstance() {
+			kept++
+		}
+	}
+	ports += kept
+	if !plan.Shared || kept == 0 || ports > few || t.name != reconfigure.DefaultShard || t.deps.FreePorts == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	free, err := t.deps.FreePorts(ctx)
+	return err == nil && ports <= free
+}
+
 // newcomers returns the changes that take more of the quota than before, in the order in which they get room: the
 // control node first, then those for which the most jobs wait. Removals in the same run free nothing for them, since
 // the order of Terraform's changes is unknown.

@@ -32,6 +32,7 @@ type bench struct {
 	provisioner *provision.Provisioner
 	end         context.CancelFunc
 	killed      func(call string) bool // whether Terraform is killed in a call; nil: it is not
+	ports       int                    // the ports that the cloud says are free; it has none for kept ports
 
 	lock   sync.Mutex
 	jobs   nodeset.NodeSet // nodes on which a job runs
@@ -66,7 +67,7 @@ func test(t *testing.T, do func(*bench)) {
 			Using: func() (reconfigure.Cluster, provision.Deps) {
 				return b.cluster, provision.Deps{Terraform: func(shard string) provision.Terraform {
 					return mortal{deps.Provisioner(shard), b}
-				}, Cloud: deps.Cloud, Quota: deps.Quota}
+				}, Cloud: deps.Cloud, Quota: deps.Quota, FreePorts: func(context.Context) (int, error) { return b.ports, nil }}
 			},
 			States: b.states, Servers: world.Servers, Found: func(map[string]reconfigure.Instance) {},
 			NoRoom: func(refused reconfigure.Failures) {
@@ -106,6 +107,15 @@ func (m mortal) Apply(ctx context.Context, p reconfigure.Preview, watch provisio
 ) {
 	if m.dies("apply of " + p.Plan.String()) {
 		return nil, errors.Join(errKilled, m.Discard(p))
+	}
+	if p.Plan.KeptPorts { // Terraform begins no instance, since a port has failed
+		failures := reconfigure.Failures{}
+		for node := range p.Plan.Desired {
+			if failures[node] = errors.New("no port"); p.Plan.Nodes().Contains(node) {
+				failures[node] = fmt.Errorf("%w, since another failed", reconfigure.ErrUntried)
+			}
+		}
+		return failures, m.Discard(p)
 	}
 	return m.Terraform.Apply(ctx, p, watch, interrupt)
 }
@@ -662,6 +672,24 @@ func TestCallerThatHasLeftDelaysNobody(t *testing.T) {
 		if other.settles > straggler {
 			b.Errorf("the other is settled after %s", other.settles)
 		}
+	})
+}
+
+// Somebody else takes the quota meanwhile.
+func TestRefusedKeptPortsDoNotHoldBackInstances(t *testing.T) {
+	test(t, func(b *bench) {
+		b.ports = 3
+		entry := b.Spec("p3")
+		port, _ := entry.PortOnly()
+		shared := b.asks(b.Context(), provision.Shared{
+			Plan: 1, Desired: map[string]reconfigure.Spec{"ctl": b.Spec("ctl"), "p3": entry, "p4": port}, Changed: nodeset.Of("p3"),
+			Awaited: func() nodeset.NodeSet { return nodeset.Of("p3") },
+		})
+		node := b.asks(b.Context(), b.creates("p3"))
+		<-node.settled
+		<-shared.settled
+		b.want("errors", nil, errors.Join(shared.err, node.err, node.verdict))
+		b.want("calls", []string{"apply create p3", "adopt p3"}, b.Calls())
 	})
 }
 

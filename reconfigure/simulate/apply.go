@@ -91,7 +91,7 @@ type apply struct {
 }
 
 // Apply carries out a preview once, as the provider does. It posts all changes to the cloud at the beginning, and
-// polls for their results after ProviderSleep. An interrupt ends it at once. The Calls include only an Apply with
+// polls for their results after ProviderSleep. An interrupt ends it after Halting. The Calls include only an Apply with
 // changes.
 func (p *Provisioner) Apply(
 	ctx context.Context, preview reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
@@ -141,6 +141,7 @@ func (p *Provisioner) Apply(
 			a.cut()
 			return nil, ctx.Err()
 		case <-interrupt:
+			p.spend(ctx, Halting)
 			a.settle()
 			return a.cut(), nil
 		}
@@ -394,11 +395,15 @@ func (a *apply) second(u *underWay) *underWay {
 	return next
 }
 
-// write adds new resources to the state.
+// write adds new resources to the state. The provider writes the address of a new instance when the instance is
+// finished.
 func (a *apply) write(u *underWay, tainted bool) {
 	r := &resource{tainted: tainted, spec: u.spec}
 	if u.server != nil {
-		r.id, r.address = u.server.id, u.server.address
+		r.id = u.server.id
+	}
+	if u.server != nil && !tainted {
+		r.address = u.server.address
 	}
 	a.terraform.state[u.change.Node] = r
 }

@@ -83,6 +83,7 @@ const (
 	Building        Doing = "building"         // until a new or a rebuilt instance is ACTIVE; 1 s
 	Removing        Doing = "removing"         // until a deleted instance is gone; 1 s
 	Switching       Doing = "switching"        // until an instance is started, stopped or shelved; 1 s
+	Halting         Doing = "halting"          // until an interrupted Terraform has ended; 0
 	ProviderSleep   Doing = "provider sleep"   // until Terraform asks for the result; 10 s
 	ProviderTimeout Doing = "provider timeout" // until Terraform gives up; 15 min
 	Booting         Doing = "booting"          // until an ACTIVE instance answers by SSH; 0

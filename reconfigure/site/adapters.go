@@ -332,6 +332,12 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		configurer = configure.Command{Argv: c.Command, Dir: a.Site.Dir, Env: Environment(os.Environ()),
 			KnownHosts: a.Site.knownHostsFile().Path, Log: appender{a.Site, "configure.log"}}
 	}
+	var freePorts func(context.Context) (int, error)
+	if c, ok := cloud.(interface {
+		FreePorts(context.Context) (int, error)
+	}); ok {
+		freePorts = c.FreePorts
+	}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner {
 			d, err := a.Driver(ctx, shard)
@@ -351,6 +357,7 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Recorder:   eventsAndEvidence{recorder, a.Journal},
 		Health:     a.Journal,
 		Addresses:  a.addresses,
+		FreePorts:  freePorts,
 		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.Scheduler(control) },
 		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.Scheduler(control) },
 	}, nil

@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,12 +19,13 @@ import (
 // reconfigure.ClassRefused if the disk has too little room for the state), or it is unknown what was changed
 // (reconfigure.ClassUnknown).
 //
-// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; it first waits at most
-// ten seconds for a port or a resource of the site that is being made. If it is closed before Apply is called,
+// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second. Before that, it completes
+// the changes of shared resources, and waits at most ten seconds for a port or a resource of the site that is being
+// made. So it is not interrupted if a shared resource comes after the instances. If it is closed before Apply is called,
 // Terraform is not started. An interrupted change has a failure that is a reconfigure.ErrInterrupted: a server that
 // was requested by then is in the state, tainted, until Adopt untaints it; the resource of an interrupted removal is
 // still in the state, and the next plan completes it. If the change was not begun, the failure is also a
-// reconfigure.ErrUntried. If a shared resource was interrupted, the error is a reconfigure.ErrInterrupted. Unlike an
+// reconfigure.ErrUntried. Unlike an
 // interrupt, a cancelled ctx gives no results by node. A nil channel never interrupts.
 //
 // A preview can be applied once; a retry needs a new preview. While Nova deletes an instance in ERROR or BUILD, the
@@ -42,12 +44,28 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 		return nil, err
 	}
 	failures, err := d.applyPreview(ctx, p, watch, interrupt)
-	if err == nil && p.Plan.Shared {
-		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
-			watch("", problem.Error()) // the instances have succeeded
+	if err != nil || !p.Plan.Shared {
+		return failures, err
+	}
+	if portless := failedPorts(p.Plan, failures); len(portless) > 0 { // the instances may not be made yet
+		notePorts(portless, watch)
+	} else if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
+		watch("", problem.Error()) // the instances have succeeded
+	}
+	return failures, nil
+}
+
+// failedPorts returns the failures of the kept ports that a plan makes together with the instances, without those that
+// were interrupted.
+func failedPorts(p reconfigure.Plan, failures reconfigure.Failures) reconfigure.Failures {
+	kept := portOnly(p.Desired).Difference(p.Nodes())
+	portless := reconfigure.Failures{}
+	for node, err := range failures {
+		if kept.Contains(node) && !errors.Is(err, reconfigure.ErrInterrupted) {
+			portless[node] = err
 		}
 	}
-	return failures, err
+	return portless
 }
 
 // applyPreview is Apply after the map of nodes is stored.
@@ -100,6 +118,9 @@ func (d *Driver) applySaved(
 	defer close(ended)
 	go interrupter.attend(interrupt, ended)
 	changed := p.Plan.Provisioned().Len()
+	if p.Plan.KeptPorts {
+		changed += portOnly(p.Plan.Desired).Len()
+	}
 	err = d.writing(func(tf *tfexec.Terraform) error {
 		options := []tfexec.ApplyOption{
 			tfexec.DirOrPlan(p.File),

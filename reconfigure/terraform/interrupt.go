@@ -14,21 +14,32 @@ const fragileGrace = 10 * time.Second
 // interrupter sends an interrupt to Terraform, once. It first waits for the first change, since Terraform ignores an
 // interrupt while it reads the plan (in Terraform 1.5, Context.Stop does nothing before Context.Apply runs). Then it
 // waits until no change is in progress that the interrupt would lose: the provider stores the id of an instance as
-// soon as the cloud returns it, but the id of a port only when the port is ready.
+// soon as the cloud returns it, but the id of a port only when the port is ready. Shared resources must be complete too,
+// also those that Terraform has not begun: there are no results by node without them.
 type interrupter struct {
 	send func()
 
 	mu      sync.Mutex
-	fragile map[string]bool // by address: the changes that an interrupt would lose; true while one is in progress
-	started bool            // Terraform has begun the first change
+	fragile map[string]bool         // by address: the changes that an interrupt would lose; true while one is in progress
+	shared  map[string]sharedChange // by address: the changes of shared resources that are not complete
+	started bool                    // Terraform has begun the first change
 	asked   bool
 	urgent  bool // the grace period has ended
 	sent    bool
 }
 
+// sharedChange is the effect on a shared resource, and the actions on it that are complete.
+type sharedChange struct {
+	effect reconfigure.Effect
+	done   []string
+}
+
 func newInterrupter(changes []reconfigure.ResourceChange, send func()) *interrupter {
-	i := &interrupter{send: send, fragile: map[string]bool{}}
+	i := &interrupter{send: send, fragile: map[string]bool{}, shared: map[string]sharedChange{}}
 	for _, c := range changes {
+		if c.Node == "" {
+			i.shared[c.Address] = sharedChange{effect: c.Effect}
+		}
 		if !mayInterrupt(c) {
 			i.fragile[c.Address] = false
 		}
@@ -64,6 +75,12 @@ func (i *interrupter) hear(e event) {
 			i.fragile[e.Hook.Resource.Address] = false
 		}
 	}
+	if part, shared := i.shared[e.Hook.Resource.Address]; shared && e.Type == applyComplete {
+		part.done = append(part.done, e.Hook.Action)
+		if i.shared[e.Hook.Resource.Address] = part; completed(part.effect, part.done) {
+			delete(i.shared, e.Hook.Resource.Address)
+		}
+	}
 	i.try()
 }
 
@@ -76,7 +93,7 @@ func (i *interrupter) ask(urgent bool) {
 }
 
 func (i *interrupter) try() {
-	if !i.asked || !i.started || i.sent {
+	if !i.asked || !i.started || i.sent || len(i.shared) > 0 {
 		return
 	}
 	for _, underWay := range i.fragile {

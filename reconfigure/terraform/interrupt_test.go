@@ -139,7 +139,7 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 		{Address: node, Node: "n1", Effect: reconfigure.EffectCreate, Kind: is},
 		{Address: "port.n1", Node: "n1", Effect: reconfigure.EffectCreate},
 		{Address: "port.n2", Node: "n2", Effect: reconfigure.EffectDelete},
-		{Address: "group", Effect: reconfigure.EffectUpdate},
+		{Address: "volume.n1", Node: "n1", Effect: reconfigure.EffectUpdate},
 		{Address: instance(instanceBlock, "n3"), Node: "n3", Effect: reconfigure.EffectResize, Kind: is},
 		{Address: instance(instanceBlock, "n4"), Node: "n4", Effect: reconfigure.EffectRebuild, Kind: is},
 	}
@@ -154,11 +154,11 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 		"a port is done":            {[]string{"start port.n1 create", "done port.n1 create"}, true},
 		"a port failed":             {[]string{"start port.n1 create", "errored port.n1 create"}, true},
 		"a port is deleted":         {[]string{"start port.n2 delete 1"}, true},
-		"what is shared is changed": {[]string{"start group update 1"}, false},
+		"a volume is changed":       {[]string{"start volume.n1 update 1"}, false},
 		"an instance is resized":    {[]string{"start " + changes[4].Address + " update 1"}, false},
 		"an instance is rebuilt":    {[]string{"start " + changes[5].Address + " update 1"}, true},
 		"a port is done, another is begun": {
-			[]string{"start port.n1 create", "start group update 1", "done port.n1 create"}, false,
+			[]string{"start port.n1 create", "start volume.n1 update 1", "done port.n1 create"}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,10 +187,38 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 	}
 }
 
+// Terraform has no results by node if a shared resource is not complete, so no grace period ends that wait.
+func TestInterruptWaitsForSharedResources(t *testing.T) {
+	node := instance(instanceBlock, "n1")
+	changes := []reconfigure.ResourceChange{
+		{Address: node, Node: "n1", Effect: reconfigure.EffectCreate, Kind: reconfigure.KindInstance},
+		{Address: "group", Effect: reconfigure.EffectCreate},
+		{Address: "rule", Effect: reconfigure.EffectReplace},
+		{Address: "key", Effect: reconfigure.EffectUpdate},
+	}
+	sent := 0
+	i := newInterrupter(changes, func() { sent++ })
+	i.ask(true)
+	for _, e := range script(t,
+		"start group create", "done group create", "start "+node+" create", "start rule delete 1", "done rule delete",
+		"start rule create", "start key update 1", "done key update", "errored rule create", "start rule create",
+	) {
+		if i.hear(e); sent > 0 {
+			t.Fatalf("it was sent at %+v", e.Hook)
+		}
+	}
+	for _, e := range script(t, "done rule create") {
+		i.hear(e)
+	}
+	if sent != 1 {
+		t.Errorf("sent %d times after the last shared resource", sent)
+	}
+}
+
 func TestInterruptIsSentAfterTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{})
-		port := reconfigure.ResourceChange{Address: "port.n1", Effect: reconfigure.EffectCreate}
+		port := reconfigure.ResourceChange{Address: "port.n1", Node: "n1", Effect: reconfigure.EffectCreate}
 		i := newInterrupter([]reconfigure.ResourceChange{port}, func() { close(sent) })
 		for _, e := range script(t, "start port.n1 create") {
 			i.hear(e)

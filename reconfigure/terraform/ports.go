@@ -27,8 +27,9 @@ func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error)
 	return sorted(m.kinds.InstanceBlock()), sorted(m.kinds.PortBlock()), nil
 }
 
-// makePorts makes the missing kept ports. A separate run makes them, after the instances of a deploy: Terraform
-// begins no instance before it has made all ports, so without quota for the ports it would make no instance. A port
+// makePorts makes the missing kept ports. A separate run makes them, after the instances of a deploy, unless the plan
+// says that there is room for all (KeptPorts): Terraform begins no instance before it has made all ports, so without
+// quota for the ports it would make no instance. A port
 // that cannot be made is not a failure of its node: the node's next instance gets one, or the next deploy makes it.
 // The error is passed to watch.
 func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(node, message string)) error {
@@ -45,10 +46,7 @@ func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(n
 	if missing.Empty() {
 		return nil
 	}
-	args := arguments{parallelism: parallelism(missing.Len())}
-	for node := range missing.All() {
-		args.targets = append(args.targets, m.keptOf(node)...)
-	}
+	args := arguments{parallelism: parallelism(missing.Len()), targets: keptTargets(missing, m)}
 	preview, err := d.preview(ctx, ours, args, m)
 	if err != nil {
 		return fmt.Errorf("make the ports of %s: %w", missing, err)
@@ -57,10 +55,22 @@ func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(n
 	if err != nil {
 		return fmt.Errorf("make the ports of %s: %w", missing, err)
 	}
+	notePorts(failures, watch)
+	return nil
+}
+
+// keptTargets returns the addresses of the kept resources of nodes.
+func keptTargets(nodes nodeset.NodeSet, m module) (targets []string) {
+	for node := range nodes.All() {
+		targets = append(targets, m.keptOf(node)...)
+	}
+	return targets
+}
+
+func notePorts(failures reconfigure.Failures, watch func(node, message string)) {
 	for node := range failures.Nodes().All() {
 		watch(node, "its port was not made in advance: "+failures[node].Error())
 	}
-	return nil
 }
 
 // portOnly returns the nodes of a map with a kept port and without an instance.

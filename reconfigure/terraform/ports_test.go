@@ -2,11 +2,14 @@ package terraform
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	tfjson "github.com/hashicorp/terraform-json"
 
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -133,6 +136,46 @@ func TestFenceOverSharedResourcesInAShard(t *testing.T) {
 				t.Errorf("allowed: %t, error %v", tc.allowed, err)
 			}
 		})
+	}
+}
+
+// The cloud refuses a kept port of a plan that makes it together with the instances: without a second try, which could
+// take the room of an instance's port, the caller gets to know which instances were not begun.
+func TestARefusedKeptPortIsNotRepeatedBeforeTheInstances(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	all := c.deployed("node01")
+	all["node02"] = reconfigure.Spec{Group: "standard", NetworkID: c.network}
+	p := planOf(reconfigure.Create, all, control, "node01")
+	p.Shared, p.KeptPorts = true, true
+	_, err := c.cloud.Faults().Add(labcloud.Fault{
+		Kind: labcloud.QuotaExceeded, Server: "node02", Call: "POST ports", Count: 100,
+	})
+	c.must(err)
+	preview, err := d.Preview(t.Context(), p)
+	c.must(err)
+	var noted []string
+	failures, err := d.Apply(t.Context(), preview, func(node, message string) {
+		if strings.Contains(message, "in advance") {
+			noted = append(noted, node)
+		}
+	}, nil)
+	c.must(err)
+	if reconfigure.ClassOf(failures["node02"]) != reconfigure.ClassQuota || !slices.Equal(noted, []string{"node02"}) {
+		t.Errorf("failures %v, notes about %v", failures, noted)
+	}
+	for _, node := range []string{control, "node01"} {
+		if !errors.Is(failures[node], reconfigure.ErrUntried) {
+			t.Errorf("%s: %v", node, failures[node])
+		}
+	}
+	if hits := c.cloud.Faults().List()[0].Hits; hits != 1 {
+		t.Errorf("the port was asked for %d times", hits)
+	}
+	p.Shared, p.KeptPorts = false, false
+	if failures := c.carryOut(d, p); len(failures) > 0 || len(c.servers()) != 2 {
+		t.Errorf("without the port: %v, servers %v", failures, c.servers())
 	}
 }
 

@@ -53,6 +53,13 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	if !needed {
 		return reconfigure.Preview{Plan: p}, nil
 	}
+	if p.KeptPorts {
+		state, err := d.listed(ctx, m.kinds)
+		if err != nil {
+			return reconfigure.Preview{}, fmt.Errorf("terraform plan: %w", err)
+		}
+		args.targets = append(args.targets, keptTargets(missingPorts(state, ours.Desired, m), m)...)
+	}
 	preview, err = d.preview(ctx, ours, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -209,6 +210,13 @@ func TestKeptPortsAndShards(t *testing.T) {
 	drivers := map[string]*Driver{"": c.open(), "standard-1": c.in("standard-1"), "standard-2": c.in("standard-2")}
 	first := planOf(reconfigure.Create, all, control, "node01")
 	first.Shared = true
+	first.KeptPorts = true // the default workspace makes them in the same run
+	preview, err := drivers[""].Preview(t.Context(), first.InShard("", func(string) string { return "" }))
+	c.must(err)
+	if !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool { return c.Node == "node02" }) {
+		t.Errorf("the kept port is not among %+v", preview.Changes)
+	}
+	c.must(drivers[""].Discard(preview))
 	for _, shard := range reconfigure.Shards(all) { // the default one makes resources that the others need
 		part := first.InShard(shard, func(string) string { return "" })
 		if failures := c.carryOut(drivers[shard], part); len(failures) > 0 {

@@ -110,9 +110,7 @@ func TestLostAnswer(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.LostAnswer, Server: "w05", Call: "POST servers", Count: 1000})
 	job := lab.Job(t, "--nodelist=w05", "--wrap=true")
 	lab.AwaitJob(t, job, "COMPLETED")
-	lab.AwaitQuiet(t)
-	lab.AssertTerraformIsClean(t)
-	assertNothingLeaked(t)
+	lab.AssertAllIsWell(t)
 }
 
 // TestRefusedByTheFence makes Terraform plan a change that no request asks for: the test edits the declared key pair,
@@ -225,21 +223,7 @@ func assertJobsComeToRun(t *testing.T, ways []*way) {
 			t.Errorf("the job for %s was not requeued (%v)", w.node, err)
 		}
 	}
-	lab.AwaitQuiet(t)
-	lab.AssertTerraformIsClean(t)
-	assertNothingLeaked(t)
-}
-
-// assertNothingLeaked checks the cloud's servers, since only the cloud shows an instance that nothing else knows.
-func assertNothingLeaked(t *testing.T) {
-	t.Helper()
-	var names []string
-	for _, s := range lab.Cloud.Servers() {
-		names = append(names, s.Name)
-	}
-	if len(names) != 2 {
-		t.Errorf("the cloud has %v, not the control node and the persistent one\n%s", names, lab.WorkerLogs())
-	}
+	lab.AssertAllIsWell(t)
 }
 
 // awaitRequests waits until each node has this number of requests.

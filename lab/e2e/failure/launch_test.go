@@ -27,5 +27,5 @@ func TestOneNodeOfAJobFails(t *testing.T) {
 	lab.Hurry(t, job)
 	lab.AwaitJob(t, job, "COMPLETED")
 	lab.AwaitQuiet(t)
-	assertNothingLeaked(t)
+	lab.AssertNothingLeaked(t)
 }

@@ -1,4 +1,4 @@
-// Package failure_test tests failures of nodes on a lab, one of each class, and kills of workers in each phase.
+// Package failure_test tests failures of nodes on a lab, one of each class.
 package failure_test
 
 import (
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 			cluster.Group("imageless", "i", 0, 1), cluster.Group("flavorless", "f", 0, 1),
 		},
 	}, func(d *cluster.Declaration) {
-		// The jobs wait until all nodes have failed, and during repeated kills of workers.
+		// The jobs wait until all nodes have failed.
 		d.Slurm.ResumeTimeout = 900
 		d.Reconfigure["retries"] = 0 // each failure is final
 	}))

@@ -32,7 +32,7 @@ func TestAnErrorInTheVariablesCostsNoInstance(t *testing.T) {
 		}
 		return correct
 	})
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
 
 // TestASilentControlNodeCostsNoInstance cuts the control node off while nodes are resumed, and removes the nodes' files
@@ -44,5 +44,5 @@ func TestASilentControlNodeCostsNoInstance(t *testing.T) {
 	}
 	lab.PlaybooksRunAgain(t, lab.Journal(t), five, "the run ended at "+cluster.ControlNodeName,
 		func(t *testing.T) (end func()) { return lab.CutOff(t, cluster.ControlNodeName) })
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }

@@ -217,6 +217,33 @@ func (l *Lab) TerraformIsClean(t *testing.T) (clean bool, said string) {
 	return err == nil, fmt.Sprintf("terraform plan is not clean: %v\n%s", err, out)
 }
 
+// AssertNothingLeaked checks that the cloud has the servers of the control node and of the persistent nodes alone: only
+// the cloud shows an instance that nothing else knows.
+func (l *Lab) AssertNothingLeaked(t *testing.T) {
+	t.Helper()
+	var names []string
+	for _, s := range l.Cloud.Servers() {
+		names = append(names, s.Name)
+	}
+	want := []string{cluster.ControlNodeName}
+	for _, g := range l.Declaration.NodeGroups {
+		want = append(want, Nodes(g, 1, g.MinNodes)...)
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("the cloud has %v, and not %v alone\n%s", names, want, l.WorkerLogs())
+	}
+}
+
+// AssertAllIsWell waits until no cloud node has an instance, and checks that nothing is left of one.
+func (l *Lab) AssertAllIsWell(t *testing.T) {
+	t.Helper()
+	l.AwaitQuiet(t)
+	l.AssertTerraformIsClean(t)
+	l.AssertNothingLeaked(t)
+}
+
 // AssertNeverRestarted checks that jobs were not requeued.
 func (l *Lab) AssertNeverRestarted(t *testing.T, jobs ...string) {
 	t.Helper()

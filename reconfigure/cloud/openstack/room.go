@@ -1,11 +1,17 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"math"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -32,6 +38,30 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	}
 	return room, nil
 }
+
+// FreePorts returns how many more ports Neutron's quota of the project admits.
+func (c *Client) FreePorts(ctx context.Context) (int, error) {
+	login, ok := c.network.GetAuthResult().(interface {
+		ExtractProject() (*tokens.Project, error)
+	})
+	if !ok {
+		return 0, errors.New("the login to the cloud names no project")
+	}
+	project, err := login.ExtractProject()
+	if err != nil || project == nil {
+		return 0, fmt.Errorf("read the project of the login to the cloud: %w", cmp.Or(err, errNoProject))
+	}
+	quota, err := quotas.GetDetail(ctx, c.network, project.ID).Extract()
+	if err != nil {
+		return 0, c.failed("ask for the network quota of", err)
+	}
+	if quota.Port.Limit < 0 {
+		return math.MaxInt, nil
+	}
+	return quota.Port.Limit - quota.Port.Used - quota.Port.Reserved, nil
+}
+
+var errNoProject = errors.New("it has none")
 
 // flavors returns all flavors that the project may use.
 func (c *Client) flavors(ctx context.Context) ([]flavors.Flavor, error) {

@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"math"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
@@ -32,6 +33,21 @@ func TestTheErrorOfRoomHasItsClass(t *testing.T) {
 		if room, err := l.client.Room(t.Context()); reconfigure.ClassOf(err) != class {
 			t.Errorf("%s: %+v, error of class %s: %v", kind, room, reconfigure.ClassOf(err), err)
 		}
+	}
+}
+
+func TestHowManyPortsAreFree(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	l.create("node01", "of-node01", "ACTIVE") // with a port
+	for limit, want := range map[int]int{7: 6, 1: 0, 0: math.MaxInt} {
+		l.cloud.SetQuotas(labcloud.Quotas{Ports: limit})
+		if got, err := l.client.FreePorts(t.Context()); got != want || err != nil {
+			t.Errorf("of %d there are %d, %v; want %d", limit, got, err, want)
+		}
+	}
+	l.order(labcloud.ServerError, "GET quotas/{id}/details.json", 100)
+	if got, err := l.client.FreePorts(t.Context()); reconfigure.ClassOf(err) != reconfigure.ClassCloud {
+		t.Errorf("%d, error of class %s: %v", got, reconfigure.ClassOf(err), err)
 	}
 }
 

@@ -254,7 +254,16 @@ func (p provisionerRule) adoption() {
 	}
 	first := p.plan(nil, reconfigure.Create, 1, p.Control, c)
 	first.Shared = true
-	p.apply(p.preview(first))
+	p.interrupted(p.preview(first), p.Control, c) // with the shared resources, which are complete
+	made := map[string]reconfigure.Server{p.Control: p.Servers()[p.Control], c: p.Servers()[c]}
+	if adopted, failures, err := p.Provisioner.Adopt(p.Context(), first, made); err != nil || adopted.Len() != 2 {
+		p.Fatalf("adopted %s, failures %v, error %v", adopted, failures, err)
+	}
+	again := p.plan(first.Desired, reconfigure.Create, 1, p.Control, c)
+	again.Shared = true
+	if rest := p.preview(again); len(rest.Changes) > 0 {
+		p.Errorf("after the adoption there is left: %+v", rest.Changes)
+	}
 	p.Forget(c)
 	plan := p.plan(first.Desired, reconfigure.Create, 1, a, b)
 	p.interrupted(p.preview(plan), a, b)

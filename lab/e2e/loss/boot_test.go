@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"fmt"
@@ -77,7 +77,7 @@ func TestKilledAtEachEventOfABoot(t *testing.T) {
 		lab.LetGo(t, node)
 		lab.AwaitJob(t, id, "COMPLETED")
 	}
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
 
 // inPairs pairs each of the first half of the kinds with one of the second half.

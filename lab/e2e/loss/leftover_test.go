@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"fmt"
@@ -50,7 +50,7 @@ func TestARestartOfTheHypervisorLeavesNoPersistentNodeDown(t *testing.T) {
 	if now := lab.Identities(t, "node01")["node01"]; now != before {
 		t.Errorf("node01 was %+v, and is %+v: it must not boot", before, now)
 	}
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
 
 // TestARebootThatNoControlHostAcceptsIsRepeated makes an administrator reboot a node by Slurm while the control host is
@@ -74,5 +74,5 @@ func TestARebootThatNoControlHostAcceptsIsRepeated(t *testing.T) {
 	if after := lab.AwaitRenewed(t, "node01", before); after.ID != before.ID {
 		t.Errorf("node01 was %+v, and is %+v", before, after)
 	}
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }

@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"fmt"
@@ -37,7 +37,10 @@ func TestKilledInEveryPhase(t *testing.T) {
 	w.killWhen("Ansible configures it", w.has(reconfigure.PhaseConfigure, "w01", "munge"))
 	lab.StartWorker(t)
 	w.reaches("Ansible configures it once more", w.has(reconfigure.PhaseConfigure, "w01", ""))
+	lists, one := hang(t, labcloud.Fault{Call: "GET servers/detail"}), hang(t, labcloud.Fault{Call: "GET servers/{id}"})
 	w.killWhen("it is verified", w.has(reconfigure.PhaseVerify, "w01", ""))
+	lists.clear()
+	one.clear()
 	lab.StartWorker(t)
 
 	w.ends()
@@ -55,7 +58,7 @@ func TestKilledInEveryPhase(t *testing.T) {
 	w.killWhen("Terraform removes the instance", removed)
 	lab.StartWorker(t)
 	w.ends()
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
 
 // TestKilledWhileItReports kills the worker after a failed node is DOWN in Slurm, but before its instance is removed.
@@ -73,7 +76,7 @@ func TestKilledWhileItReports(t *testing.T) {
 	lab.StartWorker(t)
 	w.ends()
 	lab.AwaitJob(t, id, "COMPLETED")
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
 
 // TestKilledWhileItRebuilds kills the worker of an update. The caller that follows its request starts another one.
@@ -106,15 +109,7 @@ func TestKilledWhileItRebuilds(t *testing.T) {
 	}
 	id := lab.Job(t, "--nodelist=node01", "--wrap=true")
 	lab.AwaitJob(t, id, "COMPLETED")
-	assertAllIsWell(t)
-}
-
-// assertAllIsWell checks that the cluster is in its normal state.
-func assertAllIsWell(t *testing.T) {
-	t.Helper()
-	lab.AwaitQuiet(t)
-	lab.AssertTerraformIsClean(t)
-	assertNothingLeaked(t)
+	lab.AssertAllIsWell(t)
 }
 
 func instances(node string) int {

@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func TestTheControlNodeIsLost(t *testing.T) {
 		_, there := lab.Server("w01")
 		return !there, fmt.Sprintf("w01 has an instance: %t", there)
 	})
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
 
 // TestTheJournalIsLost removes the database while a job runs. The next request must go on with the states, the map of
@@ -128,5 +128,5 @@ func TestTheJournalIsLost(t *testing.T) {
 		lab.AwaitJob(t, id, "COMPLETED")
 	}
 	lab.AssertNeverRestarted(t, job, next)
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }

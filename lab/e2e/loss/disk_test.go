@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"errors"
@@ -69,5 +69,5 @@ func TestTheDiskOfTheControlHostIsLost(t *testing.T) {
 	if s, there := lab.Server("w01"); there {
 		t.Errorf("reconcile has left the instance of w01: %+v", s)
 	}
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }

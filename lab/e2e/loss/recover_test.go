@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"bytes"
@@ -100,5 +100,5 @@ func TestTheDiskOfTheControlHostIsLostWithoutABackup(t *testing.T) {
 		lab.AwaitJob(t, id, "COMPLETED")
 	}
 	lab.AssertNeverRestarted(t, job, next)
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }

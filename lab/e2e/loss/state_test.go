@@ -1,4 +1,4 @@
-package failure_test
+package loss_test
 
 import (
 	"bytes"
@@ -69,5 +69,5 @@ func TestAStateIsLost(t *testing.T) {
 		s, there := lab.Server("node02")
 		return !there, fmt.Sprintf("node02 has %+v", s)
 	})
-	assertAllIsWell(t)
+	lab.AssertAllIsWell(t)
 }
