@@ -471,7 +471,7 @@ restart two
 // TestANodeMayBecomeRootSlowly makes sudo on a node take longer than a connection may, as on a busy hypervisor.
 func TestANodeMayBecomeRootSlowly(t *testing.T) {
 	t.Parallel()
-	m := newMachinesWith(t, 11, map[string]string{"/usr/local/bin/sudo": `#!/bin/sh
+	m := newMachinesWith(t, 26, map[string]string{"/usr/local/bin/sudo": `#!/bin/sh
 echo begun >>/tmp/sudo
 sleep 9
 exec /usr/bin/sudo "$@"

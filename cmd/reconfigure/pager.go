@@ -2,14 +2,13 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
@@ -63,20 +62,21 @@ func (s *screen) show(pager string, stderr io.Writer) error {
 	if s.Len() == 0 {
 		return nil
 	}
-	cmd := exec.Command("sh", "-c", pager)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(s.Bytes()), s.terminal, stderr
+	env := os.Environ()
 	if _, set := os.LookupEnv("LESS"); !set {
-		cmd.Env = append(os.Environ(), "LESS=FRX") // less ends at once if the text fits on the screen
+		env = append(env, "LESS=FRX") // less ends at once if the text fits on the screen
 	}
-	if err := cmd.Run(); cmd.ProcessState == nil || slices.Contains(notRun, cmd.ProcessState.ExitCode()) {
-		if _, err := s.WriteTo(s.terminal); err != nil {
-			return fmt.Errorf("write to the terminal: %w", err)
-		}
-	} else if err != nil && cmd.ProcessState.Exited() {
-		return fmt.Errorf("the pager %q: %w", pager, err)
+	code, err := process.Foreground(process.Cmd{
+		Path: "sh", Args: []string{"-c", pager}, Env: env, Stdin: bytes.NewReader(s.Bytes()), Stdout: s.terminal, Stderr: stderr,
+	})
+	if err != nil || code == cannotRun || code == notFound {
+		_, err = s.WriteTo(s.terminal)
 	}
-	return nil
+	return err
 }
 
-// notRun are the exit codes of sh for a command that it cannot run.
-var notRun = []int{126, 127}
+// The exit codes of sh for a command that it cannot run.
+const (
+	cannotRun = 126
+	notFound  = 127
+)

@@ -92,7 +92,10 @@ func TestIdleNodesAreCheckedAgain(t *testing.T) {
 	write("echo it is hot; exit 3")
 	before, due := checks("node01"), time.Now().Add(time.Minute)
 	lab.AwaitJob(t, lab.Job(t, "--nodelist=w01", "--wrap=true"), "COMPLETED")
-	lab.AwaitQuiet(t) // Slurm has powered w01 down
+	lab.Eventually(t, harness.IdlePatience, func() (bool, string) {
+		_, there := lab.Server("w01")
+		return !there, "Slurm does not power w01 down"
+	})
 	lab.Eventually(t, failurePatience, func() (bool, string) {
 		var last reconcile.Look
 		text, err := os.ReadFile(filepath.Join(lab.StateDir(), "reconcile.json"))
