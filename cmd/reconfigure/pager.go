@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,23 +26,26 @@ type screen struct {
 // Fd returns the descriptor of the terminal.
 func (s *screen) Fd() uintptr { return s.terminal.Fd() }
 
-// paged makes the results of a command go through a pager if they are for people at a terminal, as those of git do.
+// paged makes the results of a command have colours and go through a pager if they are for people at a terminal, as
+// those of git do.
 func paged(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		terminal, ok := c.App.Writer.(*os.File)
 		format, err := outputFormat(c)
-		pager := pager(os.LookupEnv, exec.LookPath)
-		if err != nil || !ok || !format.ForPeople() || !text.IsTerminal(terminal) || pager == "" || c.Bool("follow") {
+		if err != nil || !ok || !format.ForPeople() || !text.IsTerminal(terminal) || c.Bool("follow") {
 			return action(c)
 		}
 		page := &screen{terminal: terminal}
 		c.App.Writer = page
-		failure := action(c)
+		err = action(c)
 		c.App.Writer = terminal
-		if err := page.show(pager, c.App.ErrWriter); err != nil {
-			return err
+		if colourful(os.LookupEnv) {
+			page.colour()
 		}
-		return failure
+		if failure := page.show(pager(os.LookupEnv, exec.LookPath), c.App.ErrWriter); failure != nil {
+			return errors.Join(err, failure)
+		}
+		return err
 	}
 }
 
@@ -57,10 +62,28 @@ func pager(look func(name string) (string, bool), find func(program string) (str
 	return command
 }
 
+// colourful reports whether a terminal gets colours: NO_COLOR is not set (https://no-color.org), nor is TERM dumb.
+func colourful(look func(name string) (string, bool)) bool {
+	off, _ := look("NO_COLOR")
+	kind, _ := look("TERM")
+	return off == "" && kind != "" && kind != "dumb"
+}
+
+// failure matches the words that results have for what failed. They are the same without colours.
+var failure = regexp.MustCompile(`\b(?:failed|refused|ERROR|MISSING)\b`)
+
+// colour makes the words for what failed red.
+func (s *screen) colour() {
+	text := failure.ReplaceAll(s.Bytes(), []byte("\x1b[31m$0\x1b[m"))
+	s.Reset()
+	s.Write(text)
+}
+
 // show runs the pager. Without one that runs, the text goes to the terminal.
 func (s *screen) show(pager string, stderr io.Writer) error {
-	if s.Len() == 0 {
-		return nil
+	if pager == "" || s.Len() == 0 {
+		_, err := s.WriteTo(s.terminal)
+		return err
 	}
 	env := os.Environ()
 	if _, set := os.LookupEnv("LESS"); !set {

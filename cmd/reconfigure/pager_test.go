@@ -30,3 +30,31 @@ func TestWhichPagerIsUsed(t *testing.T) {
 		}
 	}
 }
+
+func TestWhichTerminalsGetColours(t *testing.T) {
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want bool
+	}{
+		"a terminal":                 {map[string]string{"TERM": "xterm"}, true},
+		"NO_COLOR":                   {map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
+		"an empty NO_COLOR":          {map[string]string{"TERM": "xterm", "NO_COLOR": ""}, true},
+		"a dumb terminal":            {map[string]string{"TERM": "dumb"}, false},
+		"a terminal of unknown kind": {map[string]string{}, false},
+	} {
+		got := colourful(func(name string) (string, bool) { value, set := test.env[name]; return value, set })
+		if got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestWhatFailedIsRed(t *testing.T) {
+	var s screen
+	s.WriteString("n1  POWERED_DOWN  boot failed 2m ago: no-ssh\nn2  IDLE  MISSING\nn3  unfailed\n")
+	s.colour()
+	const want = "n1  POWERED_DOWN  boot \x1b[31mfailed\x1b[m 2m ago: no-ssh\nn2  IDLE  \x1b[31mMISSING\x1b[m\nn3  unfailed\n"
+	if got := s.String(); got != want {
+		t.Errorf("%q", got)
+	}
+}
