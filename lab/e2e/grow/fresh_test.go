@@ -55,7 +55,7 @@ func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	assertNoneShared(t, jobs, before.ID)
 	for id, want := range map[string]string{jobs[1]: "b02", jobs[2]: "a01"} { // the smallest free node that suffices
 		if r := runs(t, []string{id}); r[0].Nodes.String() != want {
-			t.Errorf("job %s was on %s, not %s", id, r[0].Nodes, want)
+			t.Errorf("job %s was on %s, not %s; its runs are %+v\n%s", id, r[0].Nodes, want, r, lab.SlurmLogs())
 		}
 	}
 

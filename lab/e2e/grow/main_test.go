@@ -17,5 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cluster.Config{
 		Name: "grow", Gateway: netip.MustParsePrefix("10.62.0.1/24"),
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 6), cluster.Group("burst", "b", 0, 2)},
-	}, nil))
+	}, func(d *cluster.Declaration) {
+		d.Slurm.ControllerParameters = []string{"power_save_interval=2"} // as a site that sets its own
+	}))
 }

@@ -15,7 +15,7 @@ var lab harness.Lab
 
 func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cluster.Config{
-		Name: "loss", Gateway: netip.MustParsePrefix("10.83.0.1/24"),
+		Name: "loss", Gateway: netip.MustParsePrefix("10.86.0.1/24"),
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 5)},
 	}, func(d *cluster.Declaration) {
 		// The jobs wait during repeated kills of workers.
