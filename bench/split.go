@@ -39,7 +39,7 @@ var steps = []step{
 var floors = map[step]string{
 	scheduler: "slurmctld may let a batch job wait for others for up to `batch_sched_delay` of SchedulerParameters, " +
 		"3 s by default.",
-	powerThread: "Up to `power_save_interval`, for which the playbooks declare 1 s, the smallest that slurmctld accepts.",
+	powerThread: "Up to `power_save_interval`, for which the playbooks declare 1 s, the smallest that has an effect.",
 	handOver: "resume.sh, one SSH login, and two starts of reconfigure. A kept SSH connection would need a process of " +
 		"SlurmUser that outlives resume.sh, which newer releases of Slurm kill with its process group.",
 	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an " +
