@@ -22,7 +22,7 @@ DOCUMENTATION = """
 
 
 def write(path, text):
-    """Writes the file durably, and reports whether it has changed."""
+    """Writes the file atomically, and reports whether it has changed."""
     try:
         with open(path, encoding="utf-8") as file:
             if file.read() == text and os.fstat(file.fileno()).st_mode & 0o777 == 0o600:

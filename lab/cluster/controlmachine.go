@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,11 +20,7 @@ import (
 // A control host that is a machine of the lab has the release of the nodes, systemd, and everything that an
 // administrator installs as in docs/start/tutorial.md, except Go and git: this computer builds the program.
 
-const (
-	machineSite      = "/opt/eiffel"
-	machineTerraform = "/usr/local/bin/terraform"
-	machineMirror    = "/opt/eiffel-mirror"
-)
+const machineSite = "/opt/eiffel"
 
 func (l *Lab) hasMachine() bool { return l.cfg.Packages != "" }
 
@@ -40,7 +35,7 @@ func (l *Lab) Directory() string {
 // terraform returns the path of Terraform on the control host.
 func (l *Lab) terraform() string {
 	if l.hasMachine() {
-		return machineTerraform
+		return tools.MachineTerraform
 	}
 	return l.terraformBinary()
 }
@@ -129,16 +124,13 @@ func (l *Lab) followInstall(ctx context.Context) error {
 }
 
 // installTerraform follows terraform/openstack/README.md for a site without internet.
-func (l *Lab) installTerraform(ctx context.Context) error {
+func (l *Lab) installTerraform(context.Context) error {
 	root, err := l.Host.Root(ControlHostName)
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(root, "home", User, ".terraformrc")
-	return errors.Join(
-		copyTree(ctx, l.cfg.Tools.Terraform, filepath.Join(root, machineTerraform)),
-		copyTree(ctx, l.cfg.Tools.Plugins, filepath.Join(root, machineMirror)),
-		os.WriteFile(file, []byte(tools.TerraformRC(machineMirror)), 0o644), l.give(file))
+	file, err := l.cfg.Tools.CopyTerraform(root, filepath.Join("home", User))
+	return errors.Join(err, l.give(file))
 }
 
 // finishSite adds to the cluster directory the files that `make install-service` needs, and sets its owner.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -75,6 +76,25 @@ func TerraformRC(plugins string) string {
 	return fmt.Sprintf("disable_checkpoint = true\n\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n "+
 		" }\n}\n", plugins)
 }
+
+// CopyTerraform installs Terraform and a mirror of its provider on a machine whose root is a folder of this computer, as
+// a site without internet does. The user's home is relative to the root. It returns the path of the CLI configuration
+// that it has written there.
+func (p Paths) CopyTerraform(root, home string) (config string, err error) {
+	const mirror = "/opt/eiffel-mirror"
+	config = filepath.Join(root, home, ".terraformrc")
+	binary, err := os.ReadFile(p.Terraform)
+	if err != nil {
+		return config, err
+	}
+	return config, errors.Join(
+		os.WriteFile(filepath.Join(root, MachineTerraform), binary, 0o755),
+		os.CopyFS(filepath.Join(root, mirror), os.DirFS(p.Plugins)),
+		os.WriteFile(config, []byte(TerraformRC(mirror)), 0o644))
+}
+
+// MachineTerraform is the path at which CopyTerraform installs Terraform.
+const MachineTerraform = "/usr/local/bin/terraform"
 
 // builtFrom reports whether the file is a Go program of that module and version.
 func builtFrom(file, module, version string) bool {

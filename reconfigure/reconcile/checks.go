@@ -16,32 +16,27 @@ const checkShare = 10
 // not have them. The operation of a check asks Slurm again, and skips a node that has got a job.
 func (l Look) checks(cluster reconfigure.Cluster, c Comparison) (due []Finding, checked map[string]time.Time) {
 	differs := c.Differs()
-	open := c.Busy.Whole || len(c.Seen.Unreachable()) > 0
+	may := !c.Busy.Whole && len(c.Seen.Unreachable()) == 0
+	checked = map[string]time.Time{}
 	for _, g := range cluster.Groups {
 		if g.HealthInterval == 0 {
 			continue
 		}
-		last := map[string]time.Time{}
 		var idle []string
 		for node := range g.Nodes().All() {
-			if last[node] = l.lastCheck(node, c); last[node].IsZero() {
-				delete(last, node)
+			last := l.lastCheck(node, c)
+			if !last.IsZero() {
+				checked[node] = last
 			}
-			if !open && checkable(c.Seen.States[node]) && !c.Busy.Nodes.Contains(node) && !differs.Contains(node) &&
-				c.Seen.Time.Sub(last[node]) >= g.HealthInterval {
+			if may && checkable(c.Seen.States[node]) && !c.Busy.Nodes.Contains(node) && !differs.Contains(node) &&
+				c.Seen.Time.Sub(last) >= g.HealthInterval {
 				idle = append(idle, node)
 			}
 		}
-		slices.SortStableFunc(idle, func(a, b string) int { return last[a].Compare(last[b]) })
+		slices.SortStableFunc(idle, func(a, b string) int { return checked[a].Compare(checked[b]) })
 		for _, node := range idle[:min(len(idle), max(1, g.Max/checkShare))] {
-			last[node] = c.Seen.Time
+			checked[node] = c.Seen.Time
 			due = append(due, Finding{Node: node, Kind: Unchecked, Fix: Check})
-		}
-		if checked == nil {
-			checked = map[string]time.Time{}
-		}
-		for node, at := range last {
-			checked[node] = at
 		}
 	}
 	return due, checked
@@ -50,10 +45,8 @@ func (l Look) checks(cluster reconfigure.Cluster, c Comparison) (due []Finding, 
 // lastCheck returns the time of the node's last check: that of an earlier comparison, or of its last boot; zero if
 // neither is known.
 func (l Look) lastCheck(node string, c Comparison) time.Time {
-	life, last := c.Seen.Lives[node], l.Checked[node]
-	for _, at := range []time.Time{life.Configured, life.Registered} {
-		last = slices.MaxFunc([]time.Time{last, at}, time.Time.Compare)
-	}
+	life := c.Seen.Lives[node]
+	last := slices.MaxFunc([]time.Time{l.Checked[node], life.Configured, life.Registered}, time.Time.Compare)
 	if last.After(c.Seen.Time) { // the clock was set back
 		return time.Time{}
 	}

@@ -30,8 +30,8 @@ func (s Snapshot) Aged(c reconfigure.Cluster, node string) bool {
 	return declared && group.MaxAge > 0 && !fresh.IsZero() && s.Time.Sub(fresh) > group.MaxAge
 }
 
-// ages reports whether a group of the cluster has a maximum age, or an interval of its health checks.
-func ages(c reconfigure.Cluster) bool {
+// readsLives reports whether a group of the cluster has a maximum age, or an interval of its health checks.
+func readsLives(c reconfigure.Cluster) bool {
 	for _, g := range c.Groups {
 		if g.MaxAge > 0 || g.HealthInterval > 0 {
 			return true

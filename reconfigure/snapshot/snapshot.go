@@ -145,7 +145,7 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 			return Snapshot{}, err
 		}
 	}
-	if o.Lives != nil && (scope.Lives || len(scope.Requests) > 0 || scope.Servers && ages(o.Cluster)) {
+	if o.Lives != nil && (scope.Lives || len(scope.Requests) > 0 || scope.Servers && readsLives(o.Cluster)) {
 		lives, err := o.Lives(ctx)
 		if err != nil {
 			return Snapshot{}, err

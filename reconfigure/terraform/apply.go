@@ -25,8 +25,7 @@ import (
 // Terraform is not started. An interrupted change has a failure that is a reconfigure.ErrInterrupted: a server that
 // was requested by then is in the state, tainted, until Adopt untaints it; the resource of an interrupted removal is
 // still in the state, and the next plan completes it. If the change was not begun, the failure is also a
-// reconfigure.ErrUntried. Unlike an
-// interrupt, a cancelled ctx gives no results by node. A nil channel never interrupts.
+// reconfigure.ErrUntried. Unlike an interrupt, a cancelled ctx gives no results by node. A nil channel never interrupts.
 //
 // A preview can be applied once; a retry needs a new preview. While Nova deletes an instance in ERROR or BUILD, the
 // provider ends its wait with an error: the removal then fails with reconfigure.ClassUnknown, and a later retry

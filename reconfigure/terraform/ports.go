@@ -29,9 +29,8 @@ func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error)
 
 // makePorts makes the missing kept ports. A separate run makes them, after the instances of a deploy, unless the plan
 // says that there is room for all (KeptPorts): Terraform begins no instance before it has made all ports, so without
-// quota for the ports it would make no instance. A port
-// that cannot be made is not a failure of its node: the node's next instance gets one, or the next deploy makes it.
-// The error is passed to watch.
+// quota for the ports it would make no instance. A port that cannot be made is not a failure of its node: the node's next
+// instance gets one, or the next deploy makes it. The error is passed to watch.
 func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(node, message string)) error {
 	ours := reconfigure.Plan{Shared: true, Desired: reconfigure.InShard(p.Desired, d.cfg.Workspace)}
 	m, err := d.module(false) // the preview of the instances has checked the workspaces

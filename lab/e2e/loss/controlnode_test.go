@@ -52,10 +52,7 @@ func removeServer(t *testing.T, node string) {
 // from a backup: the job must live, its end must be seen, and the next resume must work.
 func TestTheControlNodeIsLost(t *testing.T) {
 	generation.OnlyFull(t)
-	lab.AwaitQuiet(t)
-	old := lab.Job(t, "--nodelist=node01", harness.Until)
-	lab.AwaitJob(t, old, "RUNNING")
-	lab.AwaitNothingWaits(t)
+	old := runningJob(t, "node01")
 	before := lab.Identities(t, "node01")
 	lab.Do(t, "backup", "/home/"+cluster.User+"/backup")
 	file, err := lab.TakeFile("backup", t.TempDir())
@@ -108,10 +105,7 @@ func TestTheControlNodeIsLost(t *testing.T) {
 // nodes and the host keys that are in files.
 func TestTheJournalIsLost(t *testing.T) {
 	generation.OnlyFull(t)
-	lab.AwaitQuiet(t)
-	job := lab.Job(t, "--nodelist=node02", harness.Until)
-	lab.AwaitJob(t, job, "RUNNING")
-	lab.AwaitNothingWaits(t)
+	job := runningJob(t, "node02")
 	nodes := []string{cluster.ControlNodeName, "node01", "node02"}
 	before := lab.Identities(t, nodes...)
 	lost := lab.OnControlHost(t.Context(), lab.Directory(), "sh", "-c", "rm state/journal.db*")

@@ -23,3 +23,13 @@ func TestMain(m *testing.M) {
 		d.Reconfigure["retries"] = 0 // each failure is final
 	}))
 }
+
+// runningJob starts a job on a node while no other cloud node has an instance, and waits until it runs and no worker does.
+func runningJob(t *testing.T, node string) (job string) {
+	t.Helper()
+	lab.AwaitQuiet(t)
+	job = lab.Job(t, "--nodelist="+node, harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
+	lab.AwaitNothingWaits(t)
+	return job
+}

@@ -29,10 +29,7 @@ func onHost(name string) string {
 // is killed. The job must live, no instance may change, and the next resume and suspend must work.
 func TestTheDiskOfTheControlHostIsLostWithoutABackup(t *testing.T) {
 	generation.OnlyFull(t)
-	lab.AwaitQuiet(t)
-	job := lab.Job(t, "--nodelist=node02", harness.Until)
-	lab.AwaitJob(t, job, "RUNNING")
-	lab.AwaitNothingWaits(t)
+	job := runningJob(t, "node02")
 	nodes := []string{cluster.ControlNodeName, "node01", "node02"}
 	before, last := lab.Identities(t, nodes...), lab.LastRequest(t)
 	texts := map[string][]byte{}

@@ -17,10 +17,7 @@ import (
 // TestAStateIsLost removes Terraform's state while a job runs, and takes it from a backup. A request that comes between
 // must change nothing.
 func TestAStateIsLost(t *testing.T) {
-	lab.AwaitQuiet(t)
-	old := lab.Job(t, "--nodelist=node02", harness.Until)
-	lab.AwaitJob(t, old, "RUNNING")
-	lab.AwaitNothingWaits(t)
+	old := runningJob(t, "node02")
 	before := lab.Identities(t, cluster.ControlNodeName, "node01", "node02")
 	lab.Do(t, "backup", "/home/"+cluster.User+"/backup")
 	file, err := lab.TakeFile("backup", t.TempDir())

@@ -138,25 +138,16 @@ func (s server) cloud(t *testing.T) *labcloud.Cloud {
 	return cloud
 }
 
-// terraform installs Terraform and a mirror of its provider, as a site without internet does.
+// terraform installs Terraform for the user of the sites.
 func (s server) terraform(t *testing.T, p tools.Paths) {
 	t.Helper()
-	const mirror = "/opt/eiffel-mirror"
 	root, err := s.Root(s.id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := os.ReadFile(p.Terraform)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(root, "usr/local/bin/terraform"), binary, 0o755)
-	}
-	if err == nil {
-		err = os.CopyFS(filepath.Join(root, mirror), os.DirFS(p.Plugins))
+		_, err = p.CopyTerraform(root, "var/lib/eiffel")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.put(t, "var/lib/eiffel/.terraformrc", tools.TerraformRC(mirror))
 }
 
 // put writes a file of the machine.
