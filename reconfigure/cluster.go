@@ -43,6 +43,7 @@ type Cluster struct {
 // ids.
 type Source struct {
 	Image, Flavor, Network string
+	Placement
 }
 
 // Control is the node that runs slurmctld.

@@ -13,6 +13,7 @@ type Spec struct {
 	FlavorID  string `json:"flavor_id,omitempty"`
 	NetworkID string `json:"network_id"`
 	Power     Power  `json:"power_state,omitempty"`
+	Placement
 	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes
 	// while the map has an entry of the node.
 	Shard string `json:"shard,omitempty"`
@@ -50,7 +51,7 @@ func (s Spec) Status() ServerStatus {
 
 // PortOnly returns the entry of a node that loses its instance and keeps its port; false if it has no port to keep.
 func (s Spec) PortOnly() (Spec, bool) {
-	s.ImageID, s.FlavorID, s.Power = "", "", ""
+	s.ImageID, s.FlavorID, s.Power, s.Placement = "", "", "", Placement{}
 	return s, s.NetworkID != ""
 }
 
@@ -66,8 +67,9 @@ type Instance struct {
 // Resolved is a Source resolved to ids, or the error.
 type Resolved struct {
 	ImageID, FlavorID, NetworkID string
-	Err                          string // why it cannot be resolved; empty if it is
-	Class                        Class  // of the error
+	Placement
+	Err   string // why it cannot be resolved; empty if it is
+	Class Class  // of the error
 }
 
 // State has Terraform's last map of nodes, and the instances in its state.

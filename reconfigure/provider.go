@@ -70,6 +70,8 @@ type RootModule struct {
 	Replace string
 	// Firewall reports whether the module allows SSH and ping only from the networks that allowed_cidrs declares.
 	Firewall bool
+	// Placement reports whether the module places an instance as its entry in the map of nodes says.
+	Placement bool
 	// Updates has the effect of an update in place of an attribute of an instance. Other attributes have EffectUpdate.
 	Updates map[string]Effect
 	// Power is the attribute of an instance that is PowerActive if the instance should run; empty: the nodes are not

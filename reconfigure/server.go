@@ -16,6 +16,7 @@ type Server struct {
 	PortID   string // empty if the cloud's list does not have it
 	ImageID  string // empty if it boots from a volume
 	FlavorID string // empty if the cloud's list does not have it
+	Zone     string // its availability zone; empty: none, or unknown
 	Group    string // from its metadata
 	Created  time.Time
 	// Host is the host on which it runs, by its name or by an id that identifies it. Empty if it has none.

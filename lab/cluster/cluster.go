@@ -194,6 +194,7 @@ func (l *Lab) startCloud(ctx context.Context) error {
 		Networks: []labcloud.Network{l.network()},
 		Flavors: []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10},
 			{Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
+		Zones:   []string{ZoneUsual, ZoneOther},
 		Images:  []labcloud.Image{{ID: ImageID(ImageV1), Name: ImageV1}, {ID: ImageID(ImageV2), Name: ImageV2}},
 		Timings: labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
 		Log:     l.cfg.Log,

@@ -76,6 +76,7 @@ type NodeGroup struct {
 	Network  string `yaml:"network"`
 	MinNodes int    `yaml:"min_nodes"`
 	MaxNodes int    `yaml:"max_nodes"`
+	Zone     string `yaml:"availability_zone,omitempty"`
 	// KeepPorts is nil if reconfigure chooses.
 	KeepPorts *bool    `yaml:"keep_ports,omitempty"`
 	WhenIdle  string   `yaml:"when_idle,omitempty"`
@@ -124,6 +125,8 @@ const (
 	ImageV2     = "node-v2"
 	FlavorSmall = "small"
 	FlavorLarge = "large"
+	ZoneUsual   = "north" // where the cloud puts instances for which no zone is declared
+	ZoneOther   = "south"
 	networkName = "cluster"
 	cloudName   = "lab"
 )

@@ -24,7 +24,6 @@ type Cloud struct {
 	calls      callCounter
 	projectID  string
 	userID     string
-	hostID     string
 	// begun is the creation time of the networks.
 	begun time.Time
 	// defaultGroup is the id of the security group "default".
@@ -46,6 +45,7 @@ type state struct {
 	flavors        table[Flavor]
 	keypairs       table[*keypair]
 	servers        table[*server]
+	serverGroups   table[serverGroup]
 	networks       table[*subnetwork]
 	ports          table[*port]
 	securityGroups table[*securityGroup]
@@ -72,7 +72,6 @@ func New(cfg Config, h Hypervisor) (*Cloud, error) {
 		closing:    make(chan struct{}),
 		tokens:     make(map[string]time.Time),
 	}
-	c.hostID = hostID(c.projectID)
 	c.computeQuota, c.networkQuota = cfg.Quotas.sets()
 	for _, f := range cfg.Flavors {
 		f.ID = cmp.Or(f.ID, stableID("flavor", f.Name))
@@ -133,6 +132,8 @@ type Server struct {
 	// Flavor and Image are the flavor's name and the image's id.
 	Flavor string `json:"flavor"`
 	Image  string `json:"image"`
+	// Zone is where it runs; empty if it has no host.
+	Zone string `json:"zone,omitempty"`
 	// Addresses are the fixed addresses.
 	Addresses []netip.Addr `json:"addresses"`
 	Created   time.Time    `json:"created"`
@@ -153,7 +154,7 @@ func (c *Cloud) serverList() []Server {
 	for _, s := range c.servers.all() {
 		short := Server{
 			ID: s.id, Name: s.name, Status: s.status(), Task: s.task,
-			Flavor: s.flavor.Name, Image: s.image, Addresses: c.fixedAddresses(s), Created: s.created,
+			Flavor: s.flavor.Name, Image: s.image, Zone: s.zone, Addresses: c.fixedAddresses(s), Created: s.created,
 		}
 		if s.fault != nil {
 			short.Fault = s.fault.message

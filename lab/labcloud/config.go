@@ -20,6 +20,9 @@ type Config struct {
 	Region string
 	// Networks are all networks; the API cannot create others.
 	Networks []Network
+	// Zones are the availability zones, each with one host; without any there is one, "nova". A server whose zone is not
+	// requested gets the first one that suits.
+	Zones []string
 	// Flavors are all flavors; the API cannot create others.
 	Flavors []Flavor
 	// Images are the initial images; see also Cloud.AddImage.
@@ -95,6 +98,9 @@ func (cfg Config) defaults() Config {
 	}
 	if cfg.Timings.Token == 0 {
 		cfg.Timings.Token = time.Hour
+	}
+	if len(cfg.Zones) == 0 {
+		cfg.Zones = []string{usualZone}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

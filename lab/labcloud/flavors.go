@@ -4,7 +4,7 @@ import (
 	"strconv"
 )
 
-// flavorRoutes are Nova's version documents, flavors and availability zones, which only operators can change.
+// flavorRoutes are Nova's version documents and flavors, which only operators can change.
 func (c *Cloud) flavorRoutes() []route {
 	return []route{
 		{compute, "GET /compute/{$}", true, novaVersions},
@@ -14,16 +14,8 @@ func (c *Cloud) flavorRoutes() []route {
 		{compute, "GET /compute/v2.1/flavors/detail", false, c.listFlavors},
 		{compute, "GET /compute/v2.1/flavors/{id}", false, c.showFlavor},
 		{compute, "GET /compute/v2.1/flavors/{id}/os-extra_specs", false, c.showExtraSpecs},
-		{compute, "GET /compute/v2.1/os-availability-zone", false, func(*request) (reply, error) {
-			return ok(object{"availabilityZoneInfo": []object{
-				{"zoneName": zone, "zoneState": object{"available": true}, "hosts": nil},
-			}}), nil
-		}},
 	}
 }
-
-// zone is the only availability zone.
-const zone = "nova"
 
 func novaVersion(r *request) object {
 	return object{

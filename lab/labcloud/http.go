@@ -95,7 +95,7 @@ func (c *Cloud) Handler() http.Handler { return c.mux }
 func (c *Cloud) routes() []route {
 	var all []route
 	for _, part := range [][]route{
-		c.identityRoutes(), c.flavorRoutes(), c.serverRoutes(), c.keypairRoutes(), c.quotaRoutes(),
+		c.identityRoutes(), c.flavorRoutes(), c.schedulerRoutes(), c.serverRoutes(), c.keypairRoutes(), c.quotaRoutes(),
 		c.networkRoutes(), c.portRoutes(), c.securityGroupRoutes(), c.floatingIPRoutes(),
 		c.imageRoutes(), c.labRoutes(),
 	} {

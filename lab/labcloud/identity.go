@@ -18,9 +18,9 @@ const (
 // hexID is an id in Keystone's form: without hyphens.
 func hexID(id string) string { return strings.ReplaceAll(id, "-", "") }
 
-// hostID is the id of the only host, as a project sees it: 56 digits, a hash of host and project.
-func hostID(project string) string {
-	sum := sha256.Sum224([]byte(project + "lab"))
+// hostID is the id of a zone's only host, as a project sees it: 56 digits, a hash of host and project.
+func hostID(project, zone string) string {
+	sum := sha256.Sum224([]byte(project + zone))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -285,7 +285,7 @@ func (c *Cloud) removePort(p *port) {
 
 // bind assigns a port to a server.
 func (p *port) bind(server string) {
-	p.deviceID, p.deviceOwner, p.bound = server, "compute:"+zone, true
+	p.deviceID, p.deviceOwner, p.bound = server, "compute:"+usualZone, true
 	p.touch()
 }
 

@@ -42,6 +42,8 @@ type server struct {
 	tags       []string
 	accessIPv4 string
 	ports      []*port
+	// zone is where the scheduler puts it, and group the id of its server group; empty: none.
+	zone, group string
 	// placed reports whether the scheduler has found a host. Until then Nova shows no addresses.
 	placed                     bool
 	created, updated, launched time.Time
@@ -283,6 +285,9 @@ func (c *Cloud) createServer(r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if err := c.schedule(s, ask.Server.Zone, ask.Hints); err != nil {
+		return reply{}, err
+	}
 	if err := checkQuota(c.computeQuota, c.used, s.flavor.takes()); err != nil {
 		return reply{}, err
 	}
@@ -298,6 +303,7 @@ func (c *Cloud) createServer(r *request) (reply, error) {
 		return reply{}, err
 	}
 	s.build = c.faults.onBuild(r.label, s.name)
+	s.build.noValidHost = s.build.noValidHost || s.zone == ""
 	c.claim(s, s.flavor)
 	c.servers.add(s.id, s)
 	s.note(r, "create")
@@ -346,8 +352,6 @@ func (c *Cloud) newServer(r *request, f serverFields) (*server, error) {
 		return nil, badRequest("labcloud injects no files: use user_data")
 	case f.MinCount > 1 || f.MaxCount > 1:
 		return nil, badRequest("labcloud makes one server a call")
-	case f.Zone != "" && f.Zone != zone:
-		return nil, badRequest("The requested availability zone is not available")
 	}
 	var err error
 	if s.userData, err = decodeUserData(f.UserData); err != nil {

@@ -77,7 +77,7 @@ func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 		"os-extended-volumes:volumes_attached": []object{},
 	})
 	if s.placed {
-		v["OS-EXT-AZ:availability_zone"], v["config_drive"] = zone, "True"
+		v["OS-EXT-AZ:availability_zone"], v["config_drive"] = s.zone, "True"
 	}
 	if s.vm == vmShelved {
 		v["OS-EXT-AZ:availability_zone"] = "" // the server has no host
@@ -130,7 +130,7 @@ func (c *Cloud) serverCore(r *request, s *server) object {
 		v["flavor"] = object{"id": s.flavor.ID, "links": []object{bookmark(r, "flavors", s.flavor.ID)}}
 	}
 	if s.placed && s.vm != vmShelved {
-		v["hostId"] = c.hostID
+		v["hostId"] = hostID(c.projectID, s.zone)
 	}
 	if slices.Contains([]string{"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE"}, status) {
 		v["progress"] = 0

@@ -173,7 +173,12 @@ func limits(all []limit) (made []reconfigure.Limit) {
 func content(v value[string]) string { return v.is }
 
 func (s source) source() reconfigure.Source {
-	return reconfigure.Source{Image: s.image.is, Flavor: s.flavor.is, Network: s.network.is}
+	hints := map[string]string{}
+	for name, hint := range s.hints {
+		hints[name] = hint.is
+	}
+	return reconfigure.Source{Image: s.image.is, Flavor: s.flavor.is, Network: s.network.is,
+		Placement: reconfigure.Placement{Zone: s.zone.is, ServerGroup: s.serverGroup.is, Hints: reconfigure.MakeHints(hints)}}
 }
 
 func seconds(v value[int]) time.Duration { return time.Duration(v.is) * time.Second }

@@ -31,6 +31,8 @@ type declaration struct {
 
 type source struct {
 	image, flavor, network value[string]
+	zone, serverGroup      value[string]
+	hints                  map[string]value[string]
 }
 
 type control struct {
@@ -191,6 +193,7 @@ func (c *control) schema() object {
 		"image":               byDefault(made, text(&c.image, filled)),
 		"flavor":              byDefault(made, text(&c.flavor, filled)),
 		"network":             byDefault(made, text(&c.network, filled)),
+		"availability_zone":   optional{text(&c.zone, maybe(zone()))},
 		"floating_ip_network": optional{text(&c.floatingIPNetwork, maybe(filled))},
 		"existing":            optional{text(&c.existing, maybe(address))},
 		"user":                byDefault("login_user", text(&c.user, userName())),
@@ -199,6 +202,9 @@ func (c *control) schema() object {
 		"configure":           byDefault(byPlaybooks, wordOrCommand(&c.configure, byPlaybooks, byImage)),
 	}
 }
+
+// zone rejects ZONE:HOST, which only administrators of a cloud may use (Compute API, availability_zone).
+func zone() rule { return like(`[^:]+`, "must be the name of a zone, without a host") }
 
 // The ways to configure the compute nodes of an attached cluster, besides a command.
 const (
@@ -242,6 +248,9 @@ func (g *group) schema() object {
 		"health_interval": optional{timespan(&g.healthInterval, leastHealthInterval, mostHealthInterval)},
 		"slurm":           optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
+	schema["availability_zone"] = optional{text(&g.zone, maybe(zone()))}
+	schema["server_group"] = optional{text(&g.serverGroup, maybe(filled))}
+	schema["scheduler_hints"] = optional{hints(&g.hints)}
 	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
 	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
 	return schema

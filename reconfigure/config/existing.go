@@ -46,7 +46,7 @@ type controlKey struct {
 func (c *control) ofInstance() []controlKey {
 	return []controlKey{
 		{"name", c.name, false}, {"image", c.image, true}, {"flavor", c.flavor, true}, {"network", c.network, true},
-		{"floating_ip_network", c.floatingIPNetwork, false},
+		{"floating_ip_network", c.floatingIPNetwork, false}, {"availability_zone", c.zone, false},
 	}
 }
 

@@ -176,6 +176,29 @@ func texts(into *value[[]value[string]], rules ...rule) described {
 	return described{readerFunc: read, kind: "list of texts", preset: func() string { return "[]" }}
 }
 
+// hints reads hints for the cloud's scheduler: texts by names. The hint for a server group has a key of its own.
+func hints(into *map[string]value[string]) described {
+	named := like(`[A-Za-z0-9_:.-]+`, "is not the name of a scheduler hint: letters, digits and _ : . -")
+	read := func(r *report, path string, n *yaml.Node) {
+		*into = map[string]value[string]{}
+		entries, _ := r.entries(path, n)
+		for _, e := range entries {
+			if err := named(e.key); err != nil {
+				r.add(e.place, "%v", err)
+				continue
+			}
+			if e.key == "group" {
+				r.add(e.place, "is the server group; set server_group of the node group")
+				continue
+			}
+			var hint value[string]
+			text(&hint, filled).read(r, e.path, e.node)
+			(*into)[e.key] = hint
+		}
+	}
+	return described{readerFunc: read, kind: "texts by name", preset: func() string { return "{}" }}
+}
+
 // wordOrCommand reads one of some words, or a command: a list of its words. A word is the only text of the value; a
 // command of one word needs a slash, so that it is no word.
 func wordOrCommand(into *value[[]value[string]], words ...string) described {

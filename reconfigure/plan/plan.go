@@ -270,7 +270,7 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 	}
 	return reconfigure.Spec{
 		Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID,
-		Shard: p.shard(node),
+		Placement: found.Placement, Shard: p.shard(node),
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,6 +114,9 @@ func providerNamed(dir, name string) (provider, error) {
 // error for such a setting if it is never the default.
 func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
 	if p.Existing {
+		if err := p.placesAs(dir, c); err != nil {
+			return c, err
+		}
 		return p.adaptExisting(dir, c)
 	}
 	if p.Module.Port == "" {
@@ -124,6 +128,9 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 				"%s is not possible with provider %s; set it to %s", g.WhenIdle, p.Name, reconfigure.IdleDelete)
 		}
 	}
+	if err := p.placesAs(dir, c); err != nil {
+		return c, err
+	}
 	c.Settings.Interrupt = c.Settings.Interrupt && p.Module.Finish != nil
 	if p.Places == nil {
 		return c, nil
@@ -131,6 +138,25 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 	var err error
 	c.Places, err = p.Places(dir, c)
 	return c, err
+}
+
+// placesAs returns an error for a declared placement if the root module of the kind of cloud has none.
+func (p provider) placesAs(dir string, c reconfigure.Cluster) error {
+	if p.Module.Placement {
+		return nil
+	}
+	wrong := func(key string, placement reconfigure.Placement) error {
+		if placement == (reconfigure.Placement{}) {
+			return nil
+		}
+		return config.Wrong(dir, key, "availability_zone, server_group and scheduler_hints are not possible with provider "+
+			"%s; remove them", p.Name)
+	}
+	err := wrong("control_node", c.Control.Placement)
+	for i, g := range c.Groups {
+		err = cmp.Or(err, wrong(fmt.Sprintf("node_groups[%d]", i), g.Placement))
+	}
+	return err
 }
 
 // adaptExisting adapts a declaration to existing machines: idle nodes are switched off and keep their addresses.

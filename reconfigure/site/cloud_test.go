@@ -55,6 +55,18 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 	if c, err := placed.adapt("", declared); err != nil || c.Shard("n1") != "host-1" {
 		t.Errorf("n1 is in %q, error %v", c.Shard("n1"), err)
 	}
+	declared.Groups[0].Zone = "az1"
+	placing := provider{Provider: reconfigure.Provider{Module: reconfigure.RootModule{Placement: true}}}
+	if _, err := placing.adapt("", declared); err != nil {
+		t.Error(err)
+	}
+	for _, kind := range []reconfigure.Provider{{Name: "paper"}, {Name: "paper", Existing: true}} {
+		const why = "node_groups[0]: availability_zone, server_group and scheduler_hints are not possible with provider paper"
+		if _, err := (provider{Provider: kind}).adapt("", declared); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("error %v", err)
+		}
+	}
+	declared.Groups[0].Zone = ""
 	declared.Groups[0].WhenIdle = reconfigure.IdleStop
 	stopping := provider{Provider: reconfigure.Provider{Module: reconfigure.RootModule{Power: "power_state"}}}
 	if _, err := stopping.adapt("", declared); err != nil {

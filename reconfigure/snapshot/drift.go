@@ -19,6 +19,7 @@ const (
 	DriftFlavor     Drift = "flavor"
 	DriftNetwork    Drift = "network"
 	DriftGroup      Drift = "group"      // its instance was made for another node group
+	DriftPlacement  Drift = "placement"  // its instance is in another zone or server group, or had other scheduler hints
 	DriftMissing    Drift = "missing"    // it must always have an instance, but has none
 	DriftTainted    Drift = "tainted"    // its instance is tainted in Terraform's state, or only a part of it exists
 	DriftLost       Drift = "lost"       // Terraform's state has an instance that the cloud does not have
@@ -45,6 +46,9 @@ func Differences(is, wanted reconfigure.Spec) []Drift {
 		if part.is != part.wanted {
 			all = append(all, part.drift)
 		}
+	}
+	if !wanted.Admits(is.Placement) {
+		all = append(all, DriftPlacement)
 	}
 	return all
 }
@@ -172,6 +176,7 @@ func (s Snapshot) Current(node string) reconfigure.Spec {
 	own, _ := s.Own(node)
 	spec.ImageID = cmp.Or(own.ImageID, made.ImageID, spec.ImageID)
 	spec.FlavorID = cmp.Or(made.FlavorID, spec.FlavorID)
+	spec.Zone = cmp.Or(own.Zone, spec.Zone)
 	return spec
 }
 
@@ -188,6 +193,7 @@ func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	spec := reconfigure.Spec{Group: group}
 	if resolved && wanted.Err == "" {
 		spec.ImageID, spec.FlavorID, spec.NetworkID = wanted.ImageID, wanted.FlavorID, wanted.NetworkID
+		spec.Placement = wanted.Placement
 	}
 	if !made { // only the cloud has the instance, and its list has only the image
 		is = reconfigure.Spec{ImageID: is.ImageID}

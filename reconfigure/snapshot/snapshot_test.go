@@ -44,12 +44,21 @@ func TestDriftOfANode(t *testing.T) {
 		s.Status = status
 		return s
 	}
+	placed := func(zone string) reconfigure.Spec {
+		return changed(func(s *reconfigure.Spec) { s.Zone = zone })
+	}
+	in := func(zone string) reconfigure.Server {
+		s := server
+		s.Zone = zone
+		return s
+	}
 	old := server
 	old.ImageID = oldImage
 	tainted, part := instance, reconfigure.Instance{Node: "node01", Tainted: true}
 	tainted.Tainted = true
 	for name, tc := range map[string]struct {
 		spec        reconfigure.Spec
+		wanted      reconfigure.Placement
 		instances   []reconfigure.Instance
 		servers     []reconfigure.Server
 		address     string // Slurm's nodes
@@ -67,6 +76,25 @@ func TestDriftOfANode(t *testing.T) {
 			spec:      changed(func(s *reconfigure.Spec) { s.FlavorID, s.NetworkID, s.Group = "tiny", "other", "gpu" }),
 			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server},
 			want: []Drift{DriftFlavor, DriftNetwork, DriftGroup},
+		},
+		"in another zone, says the cloud": {
+			spec: placed("a"), wanted: reconfigure.Placement{Zone: "a"},
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{in("b")}, want: []Drift{DriftPlacement},
+		},
+		"in the zone, although the map does not say so": {
+			spec: spec, wanted: reconfigure.Placement{Zone: "a"},
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{in("a")},
+		},
+		"in a zone that is no longer declared": {
+			spec: placed("a"), instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{in("a")},
+		},
+		"stopped, without a host": {
+			spec: placed("a"), wanted: reconfigure.Placement{Zone: "a"},
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{in("")},
+		},
+		"not in the server group": {
+			spec: spec, wanted: reconfigure.Placement{ServerGroup: "g"},
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, want: []Drift{DriftPlacement},
 		},
 		"no instance":                {want: []Drift{DriftMissing}},
 		"a server without Terraform": {servers: []reconfigure.Server{server}},
@@ -110,8 +138,10 @@ func TestDriftOfANode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			resolved := wanted[declared]
+			resolved.Placement = tc.wanted
 			s := Snapshot{
-				Sources: wanted, Servers: map[string][]reconfigure.Server{}, States: map[string]reconfigure.NodeState{},
+				Sources: map[reconfigure.Source]reconfigure.Resolved{declared: resolved}, Servers: map[string][]reconfigure.Server{}, States: map[string]reconfigure.NodeState{},
 				Desired: map[string]reconfigure.Spec{"node01": tc.spec}, Instances: map[string]reconfigure.Instance{},
 			}
 			if tc.servers != nil {

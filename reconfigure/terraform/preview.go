@@ -212,7 +212,8 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	args.parallelism = parallelism(provisioned.Len())
 	for node := range provisioned.All() {
 		args.targets = append(args.targets, m.of(node)...)
-		if change, _ := p.Of(node); change.Action == reconfigure.Replace && !differs(before, change) {
+		if change, _ := p.Of(node); change.Action == reconfigure.Replace &&
+			(!differs(before, change) || moves(before, change)) {
 			args.replace = append(args.replace, instance(m.kinds.ReplaceBlock(), node))
 		}
 	}
@@ -243,6 +244,12 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	was, ok := before[c.Node]
 	return ok && was.HasInstance() && !was.Stopped() && was != c.Spec
+}
+
+// moves reports whether a change places the instance elsewhere. Only its creation uses the placement, so the root
+// module ignores a change of it, and a rebuild would leave the instance where it is.
+func moves(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
+	return !c.Spec.Admits(before[c.Node].Placement)
 }
 
 // parallelism returns how many resources Terraform may change at a time: one for each node, so that all nodes wait

@@ -12,6 +12,7 @@ import (
 func TestPlanArguments(t *testing.T) {
 	m := module{kinds: kinds, perNode: []string{instanceBlock, "port.node"}, shared: []string{"group.cluster"}}
 	v1, v2 := reconfigure.Spec{Group: "g", ImageID: "1"}, reconfigure.Spec{Group: "g", ImageID: "2"}
+	elsewhere := reconfigure.Spec{Group: "g", ImageID: "2", Placement: reconfigure.Placement{Zone: "a"}}
 	head := reconfigure.Spec{Group: reconfigure.ControlGroup}
 	of := func(node string) []string {
 		return []string{instance(instanceBlock, node), `port.node["` + node + `"]`}
@@ -39,6 +40,16 @@ func TestPlanArguments(t *testing.T) {
 			plan:   planOf(reconfigure.Replace, map[string]reconfigure.Spec{"n1": v1}, "n1"),
 			before: map[string]reconfigure.Spec{"n1": v1},
 			want:   arguments{targets: of("n1"), replace: of("n1")[:1], refresh: true, parallelism: 10},
+		},
+		"a rebuild would leave the instance where it is": {
+			plan:   planOf(reconfigure.Replace, map[string]reconfigure.Spec{"n1": elsewhere}, "n1"),
+			before: map[string]reconfigure.Spec{"n1": v1},
+			want:   arguments{targets: of("n1"), replace: of("n1")[:1], refresh: true, parallelism: 10},
+		},
+		"what the cloud may place anywhere stays": {
+			plan:   planOf(reconfigure.Replace, map[string]reconfigure.Spec{"n1": v1}, "n1"),
+			before: map[string]reconfigure.Spec{"n1": elsewhere},
+			want:   arguments{targets: of("n1"), refresh: true, parallelism: 10},
 		},
 		"what was no longer wanted must be forced": {
 			plan: planOf(reconfigure.Replace, map[string]reconfigure.Spec{"n1": v1}, "n1"),

@@ -26,8 +26,10 @@ locals {
   file  = jsondecode(local.given ? jsonencode({ nodes = {}, kept_ports = {} }) : file("nodes/${local.shard}.json"))
   nodes = {
     for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) :
-    name => merge({ power_state = "active" }, node) if node.shard == local.shard
+    name => merge(local.absent, node) if node.shard == local.shard
   }
+  # What an entry of a file may lack.
+  absent = { power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {} }
   ports = merge(
     { for name, node in local.nodes : name => { group = node.group, network_id = node.network_id } },
     {
@@ -83,6 +85,16 @@ resource "openstack_compute_instance_v2" "node" {
   key_pair    = local.key.name
   power_state = each.value.power_state
 
+  availability_zone = each.value.availability_zone == "" ? null : each.value.availability_zone
+
+  dynamic "scheduler_hints" {
+    for_each = each.value.server_group == "" && length(each.value.scheduler_hints) == 0 ? [] : [each.value]
+    content {
+      group                 = scheduler_hints.value.server_group == "" ? null : scheduler_hints.value.server_group
+      additional_properties = scheduler_hints.value.scheduler_hints
+    }
+  }
+
   metadata = merge(local.instance_mark, {
     eiffel_cluster = local.cluster.cluster_name
     eiffel_group   = each.value.group
@@ -99,9 +111,10 @@ resource "openstack_compute_instance_v2" "node" {
   }
 
   lifecycle {
-    # Only the first boot reads the key pair; a change must not replace existing instances. `reconfigure` itself marks
-    # the instances that are older than the id.
-    ignore_changes = [key_pair, metadata["eiffel_cluster_id"]]
+    # Only the first boot reads the key pair, and only the scheduler reads the placement; a change must not replace
+    # existing instances, nor must an import, which lacks the hints. For an update, `reconfigure` itself asks for a
+    # replacement. It also marks the instances that are older than the id.
+    ignore_changes = [key_pair, availability_zone, scheduler_hints, metadata["eiffel_cluster_id"]]
   }
 
   depends_on = [openstack_compute_keypair_v2.cluster] # Nova rejects a key pair that does not exist

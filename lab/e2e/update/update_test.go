@@ -308,6 +308,33 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
+// TestUpdateToAnotherZoneIsAnotherInstance shows that a rebuild does not do: it would stay on its host.
+func TestUpdateToAnotherZoneIsAnotherInstance(t *testing.T) {
+	beside := lab.Job(t, "--nodelist=node01", "--wrap=sleep 20")
+	lab.AwaitJob(t, beside, "RUNNING")
+	others, before, addr := lab.Identities(t, "node01"), lab.Identities(t, "node02")["node02"], address(t, "node02")
+	if s, _ := lab.Server("node02"); s.Zone != cluster.ZoneUsual {
+		t.Fatalf("before, it is in zone %q", s.Zone)
+	}
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Zone = cluster.ZoneOther })
+	if status, _ := lab.Call(t, "status", "--json"); !strings.Contains(status, `"placement"`) {
+		t.Errorf("status does not say what is outdated:\n%s", status)
+	}
+	if out, code := lab.Call(t, "update", "node02"); code != 0 || !strings.Contains(out, "placement differs") {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	lab.AwaitIdle(t, "node02")
+	after := lab.Identities(t, "node02")["node02"]
+	if s, _ := lab.Server("node02"); s.Zone != cluster.ZoneOther || after.ID == before.ID || address(t, "node02") != addr {
+		t.Errorf("%+v at %s became %+v in zone %q at %s", before, addr, after, s.Zone, address(t, "node02"))
+	}
+	if diff := cmp.Diff(others, lab.Identities(t, "node01")); diff != "" {
+		t.Errorf("the other node changed (-before +after):\n%s", diff)
+	}
+	lab.AwaitJob(t, beside, "COMPLETED")
+	lab.AssertTerraformIsClean(t)
+}
+
 // Slurm uses a node again when its reboot has timed out. So the failure must be set in Slurm after that.
 func TestFailedReimageIsToldToSlurm(t *testing.T) {
 	before := lab.Identities(t, "node02")["node02"]

@@ -99,7 +99,7 @@ func TestEveryPageOfTheListIsReadOnce(t *testing.T) {
 	}
 	want := []reconfigure.Server{{
 		ID: "0599", Node: "node0599", Status: reconfigure.ServerActive, Address: "10.0.0.1", ImageID: imageV1,
-		FlavorID: "42", Group: "standard", Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Host: "abc",
+		FlavorID: "42", Zone: "nova", Group: "standard", Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Host: "abc",
 	}}
 	if diff := cmp.Diff(want, found["node0599"]); diff != "" {
 		t.Errorf("the last server: %s", diff)

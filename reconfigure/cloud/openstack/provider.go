@@ -30,7 +30,7 @@ func Provider() reconfigure.Provider {
 		},
 		Module: reconfigure.RootModule{
 			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,
-			Replace: instanceType, Power: powerState, Firewall: true,
+			Replace: instanceType, Power: powerState, Firewall: true, Placement: true,
 			// Since version 1.48 the provider rebuilds an instance in place for a new image, and resizes it for a new
 			// flavor. Both end its jobs.
 			Updates: map[string]reconfigure.Effect{

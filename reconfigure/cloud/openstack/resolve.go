@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/availabilityzones"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 
@@ -25,6 +28,15 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 		wrong    []string
 		class    = reconfigure.ClassMissing
 	)
+	note := func(kind, name string, err error) {
+		if err == nil {
+			return
+		}
+		wrong = append(wrong, fmt.Sprintf("%s %q in cloud %q: %v", kind, name, c.config.Cloud, plain(err)))
+		if !missing(err) {
+			class = classOf(err)
+		}
+	}
 	for _, part := range []struct {
 		kind, name string
 		find       func(context.Context, string) ([]string, error)
@@ -35,13 +47,17 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 		{"network", s.Network, c.findNetwork, &resolved.NetworkID},
 	} {
 		id, err := one(part.find(ctx, part.name))
-		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s %q in cloud %q: %v", part.kind, part.name, c.config.Cloud, plain(err)))
-			if !missing(err) {
-				class = classOf(err)
-			}
-		}
+		note(part.kind, part.name, err)
 		*part.to = id
+	}
+	resolved.Placement = s.Placement
+	if s.Zone != "" {
+		note("availability zone", s.Zone, c.findZone(ctx, s.Zone))
+	}
+	if s.ServerGroup != "" {
+		id, err := one(c.findServerGroup(ctx, s.ServerGroup))
+		note("server group", s.ServerGroup, err)
+		resolved.ServerGroup = id
 	}
 	if len(wrong) > 0 {
 		return reconfigure.Resolved{Err: strings.Join(wrong, "; "), Class: class}
@@ -141,6 +157,52 @@ func (c *Client) findNetwork(ctx context.Context, name string) ([]string, error)
 	for _, network := range all {
 		if network.Name == name {
 			ids = append(ids, network.ID)
+		}
+	}
+	return ids, nil
+}
+
+// findZone returns an error if Nova has no such availability zone, or if no host in it can run instances.
+func (c *Client) findZone(ctx context.Context, name string) error {
+	pages, err := availabilityzones.List(c.compute).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := availabilityzones.ExtractAvailabilityZones(pages)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, zone := range all {
+		if zone.ZoneName == name && zone.ZoneState.Available {
+			return nil
+		}
+		if zone.ZoneState.Available {
+			names = append(names, zone.ZoneName)
+		}
+	}
+	slices.Sort(names)
+	return reconfigure.Classify(reconfigure.ClassMissing,
+		fmt.Errorf("not found; the cloud has %s", cmp.Or(strings.Join(names, ", "), "none")))
+}
+
+// findServerGroup searches the server groups of the project: Nova has no search by name.
+func (c *Client) findServerGroup(ctx context.Context, name string) ([]string, error) {
+	pages, err := servergroups.List(c.compute, servergroups.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := servergroups.ExtractServerGroups(pages)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, group := range all {
+		if group.ID == name {
+			return []string{name}, nil
+		}
+		if group.Name == name {
+			ids = append(ids, group.ID)
 		}
 	}
 	return ids, nil

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
@@ -21,11 +22,19 @@ func TestResolve(t *testing.T) {
 	if err := servers.CreateImage(t.Context(), l.client.compute, s.ID, opts).Err; err != nil {
 		t.Fatal(err)
 	}
-	unfinished, err := l.client.findImage(t.Context(), "unfinished")
-	if err == nil {
+	unfinished, notReady := l.client.findImage(t.Context(), "unfinished")
+	if notReady == nil {
 		t.Fatalf("an image that is not ready was found: %v", unfinished)
 	}
 	all := reconfigure.Resolved{ImageID: imageV2, FlavorID: "42", NetworkID: networks[0]}
+	hints := reconfigure.MakeHints(map[string]string{"reservation": "r"})
+	group, err := servergroups.Create(t.Context(), l.client.compute,
+		servergroups.CreateOpts{Name: "apart", Policy: "anti-affinity"}).Extract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	placed := all
+	placed.Placement = reconfigure.Placement{Zone: "nova", ServerGroup: group.ID, Hints: hints}
 	missing := func(why string) reconfigure.Resolved {
 		return reconfigure.Resolved{Err: why, Class: reconfigure.ClassMissing}
 	}
@@ -35,6 +44,23 @@ func TestResolve(t *testing.T) {
 	}{
 		"names": {reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster"}, all},
 		"ids":   {reconfigure.Source{Image: imageV2, Flavor: "42", Network: networks[0]}, all},
+		"placed": {
+			reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster",
+				Placement: reconfigure.Placement{Zone: "nova", ServerGroup: "apart", Hints: hints}},
+			placed,
+		},
+		"placed by id": {
+			reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster",
+				Placement: reconfigure.Placement{ServerGroup: placed.ServerGroup}},
+			reconfigure.Resolved{ImageID: imageV2, FlavorID: "42", NetworkID: networks[0],
+				Placement: reconfigure.Placement{ServerGroup: placed.ServerGroup}},
+		},
+		"no such place": {
+			reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster",
+				Placement: reconfigure.Placement{Zone: "moon", ServerGroup: "close"}},
+			missing(`availability zone "moon" in cloud "here": not found; the cloud has nova; ` +
+				`server group "close" in cloud "here": not found`),
+		},
 		"ambiguous": {
 			reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"},
 			missing(`image "twin" in cloud "here": the name is ambiguous, use one of the ids ` + twinA + ", " + twinB),
@@ -51,7 +77,7 @@ func TestResolve(t *testing.T) {
 		},
 		"not ready": {
 			reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"},
-			missing(`image "unfinished" in cloud "here": ` + err.Error()),
+			missing(`image "unfinished" in cloud "here": ` + notReady.Error()),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

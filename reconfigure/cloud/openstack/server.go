@@ -26,6 +26,7 @@ type server struct {
 	Created   time.Time         `json:"created"`
 	Host      string            `json:"OS-EXT-SRV-ATTR:host"` // for administrators alone
 	HostID    string            `json:"hostId"`
+	Zone      string            `json:"OS-EXT-AZ:availability_zone"`
 	Image     reference         `json:"image"`
 	Flavor    reference         `json:"flavor"`
 	Metadata  map[string]string `json:"metadata"`
@@ -128,7 +129,7 @@ func fault(s server) reconfigure.Fault {
 func view(s server) reconfigure.Server {
 	return reconfigure.Server{
 		ID: s.ID, Node: s.Name, Status: reconfigure.ServerStatus(s.Status), Fault: fault(s), Address: address(s.Addresses),
-		ImageID: s.Image.ID, FlavorID: s.Flavor.ID, Group: s.Metadata[groupKey], Created: s.Created,
+		ImageID: s.Image.ID, FlavorID: s.Flavor.ID, Zone: s.Zone, Group: s.Metadata[groupKey], Created: s.Created,
 		Host: cmp.Or(s.Host, s.HostID),
 	}
 }

@@ -39,6 +39,7 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 		host := s.HostID
 		return reconfigure.Server{
 			ID: s.ID, Node: node, Status: status, ImageID: imageV1, FlavorID: "42", Group: "standard", Host: host,
+			Zone: s.AvailabilityZone,
 		}
 	}
 	want := map[string][]reconfigure.Server{
@@ -49,6 +50,9 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	ignored := cmpopts.IgnoreFields(reconfigure.Server{}, "Created", "Address", "Fault")
 	if diff := cmp.Diff(want, got, ignored, twins); diff != "" {
 		t.Error(diff)
+	}
+	if zone := got["node1"][0].Zone; zone != "nova" {
+		t.Errorf("node1 is in zone %q", zone)
 	}
 	if got["node1"][0].Host == "" || got["node2"][0].Host != "" {
 		t.Errorf("hosts %q and %q", got["node1"][0].Host, got["node2"][0].Host)
