@@ -320,7 +320,11 @@ func TestUpdateToAnotherZoneIsAnotherInstance(t *testing.T) {
 	if status, _ := lab.Call(t, "status", "--json"); !strings.Contains(status, `"placement"`) {
 		t.Errorf("status does not say what is outdated:\n%s", status)
 	}
-	if out, code := lab.Call(t, "update", "node02"); code != 0 || !strings.Contains(out, "placement differs") {
+	if preview, _ := lab.Call(t, "plan", "update", "node02"); !strings.Contains(preview, "its placement differs") ||
+		!strings.Contains(preview, "replace") {
+		t.Errorf("the preview lacks the change:\n%s", preview)
+	}
+	if out, code := lab.Call(t, "update", "node02"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	lab.AwaitIdle(t, "node02")
