@@ -87,7 +87,9 @@ type NodeGroup struct {
 	Prefix string // of the node names
 	Width  int    // digits of a node's number, padded with zeros
 	Source
-	Min, Max int
+	// Fallbacks are the flavors of a cloud node for whose own the cloud has no room, by name or id, in their order.
+	Fallbacks []string
+	Min, Max  int
 	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
 	// no instance.
 	KeepPorts bool
@@ -235,6 +237,16 @@ const (
 	HostKeysConsole   HostKeyPolicy = "console"
 	HostKeysAcceptNew HostKeyPolicy = "accept-new"
 )
+
+// FallbackSources returns the source of the group's nodes with each of its fallback flavors, in their order.
+func (g NodeGroup) FallbackSources() []Source {
+	all := make([]Source, len(g.Fallbacks))
+	for i, flavor := range g.Fallbacks {
+		all[i] = g.Source
+		all[i].Flavor = flavor
+	}
+	return all
+}
 
 // Node returns the name of the i-th node, counted from 1.
 func (g NodeGroup) Node(i int) string { return fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i) }

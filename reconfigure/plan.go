@@ -83,6 +83,8 @@ type Change struct {
 	// Retries is the number of further instances that may be tried, within the deadline, if the first one does not
 	// become ready.
 	Retries int `json:"retries,omitempty"`
+	// Fallbacks are the ids of the flavors that are tried, in their order, while the cloud has no room for that of Spec.
+	Fallbacks []string `json:"fallbacks,omitempty"`
 }
 
 // DeferralKind is what a deferred node, or a deferred request, waits for.

@@ -77,6 +77,8 @@ type NodeGroup struct {
 	MinNodes int    `yaml:"min_nodes"`
 	MaxNodes int    `yaml:"max_nodes"`
 	Zone     string `yaml:"availability_zone,omitempty"`
+	// Fallbacks are flavors.
+	Fallbacks []string `yaml:"fallback_flavors,omitempty"`
 	// KeepPorts is nil if reconfigure chooses.
 	KeepPorts *bool    `yaml:"keep_ports,omitempty"`
 	WhenIdle  string   `yaml:"when_idle,omitempty"`

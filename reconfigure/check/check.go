@@ -84,7 +84,7 @@ type Report struct {
 // checks returns all checks.
 func checks() []func(Facts) []Finding {
 	return []func(Facts) []Finding{
-		files, siteFiles, controlHost, disks, authorizedKeys, hostKeys, slurmSettings, hardware, gpus, deadlines, versions, exports, clocks,
+		files, siteFiles, controlHost, disks, authorizedKeys, hostKeys, slurmSettings, hardware, fallbacks, gpus, deadlines, versions, exports, clocks,
 		login, sources, quota, names, partitions, firewall,
 	}
 }

@@ -409,6 +409,26 @@ func TestHardwareThatIsNotCompared(t *testing.T) {
 	}
 }
 
+func TestFallbackFlavorsWithLessAreReported(t *testing.T) {
+	facts := healthy()
+	g := &facts.Cluster.Groups[0]
+	g.Fallbacks = []string{"big", "tiny", "unknown"}
+	for i, use := range []reconfigure.Use{
+		{Instances: 1, Cores: 4, RAM: 4096}, {Instances: 1, Cores: 3, RAM: 4096}, // 4 are declared
+	} {
+		facts.Sources[g.FallbackSources()[i]] = reconfigure.Resolved{FlavorID: g.Fallbacks[i]}
+		facts.Room.Flavors[g.Fallbacks[i]] = use
+	}
+	found := fallbacks(facts)
+	if len(found) != 1 || found[0].Severity != Error || !strings.Contains(found[0].What, "flavor tiny has CPUs=3 RealMemory=4096") {
+		t.Errorf("%+v", found)
+	}
+	facts.Room = nil
+	if found := fallbacks(facts); len(found) > 0 {
+		t.Errorf("without the flavors: %+v", found)
+	}
+}
+
 func TestAFindingDecidesTheExitCode(t *testing.T) {
 	finding := func(all ...Severity) (found []Finding) {
 		for _, s := range all {

@@ -78,6 +78,9 @@ func sources(facts Facts) (found []Finding) {
 	}
 	for _, g := range facts.Cluster.Groups {
 		note("group "+g.Name, g.Source)
+		for _, source := range g.FallbackSources() {
+			note("group "+g.Name, source)
+		}
 	}
 	for _, problem := range slices.Sorted(maps.Keys(byError)) {
 		found = append(found, Finding{

@@ -54,6 +54,32 @@ func hardware(facts Facts) (found []Finding) {
 	return found
 }
 
+// fallbacks reports the fallback flavors of which a node would have less than slurm.conf declares.
+func fallbacks(facts Facts) (found []Finding) {
+	for _, g := range facts.Cluster.Groups {
+		own := flavorOf(facts, facts.Sources[g.Source].FlavorID)
+		for _, source := range g.FallbackSources() {
+			if facts.Room == nil || own == nil {
+				continue
+			}
+			flavor, known := facts.Room.Flavors[facts.Sources[source].FlavorID]
+			if !known {
+				continue
+			}
+			has := fmt.Sprintf("CPUs=%d RealMemory=%d", flavor.Cores, flavor.RAM)
+			if m, err := slurmconf.Compare(g.Slurm, own, has); err == nil && m.Less {
+				found = append(found, Finding{
+					Check: "hardware", Severity: Error,
+					What:   fmt.Sprintf("group %s: flavor %s has %s, but declared is %s", g.Name, source.Flavor, has, m.Declared),
+					Why:    "Slurm does not use a node with less than slurm.conf declares: it is drained, or stays INVAL",
+					Change: "fallback_flavors there, in all.yml",
+				})
+			}
+		}
+	}
+	return found
+}
+
 // gpus reports groups with GPUs for which the playbooks write a gres.conf without AutoDetect and File.
 func gpus(facts Facts) (found []Finding) {
 	if facts.GresConf == nil || strings.TrimSpace(*facts.GresConf) != "" {

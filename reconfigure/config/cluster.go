@@ -107,12 +107,13 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		limit = seconds(g.healthLimit)
 	}
 	return reconfigure.NodeGroup{
-		Name:   g.name.is,
-		Prefix: g.prefix.is,
-		Width:  g.width.is,
-		Source: g.source.source(),
-		Min:    g.min.is,
-		Max:    g.max.is,
+		Name:      g.name.is,
+		Prefix:    g.prefix.is,
+		Width:     g.width.is,
+		Source:    g.source.source(),
+		Fallbacks: each(g.fallbacks.is, content),
+		Min:       g.min.is,
+		Max:       g.max.is,
 
 		KeepPorts:  g.keepsPorts(),
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),

@@ -33,6 +33,7 @@ type source struct {
 	image, flavor, network value[string]
 	zone, serverGroup      value[string]
 	hints                  map[string]value[string]
+	fallbacks              value[[]value[string]]
 }
 
 type control struct {
@@ -248,6 +249,7 @@ func (g *group) schema() object {
 		"health_interval": optional{timespan(&g.healthInterval, leastHealthInterval, mostHealthInterval)},
 		"slurm":           optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
+	schema["fallback_flavors"] = optional{texts(&g.fallbacks, filled)}
 	schema["availability_zone"] = optional{text(&g.zone, maybe(zone()))}
 	schema["server_group"] = optional{text(&g.serverGroup, maybe(filled))}
 	schema["scheduler_hints"] = optional{hints(&g.hints)}

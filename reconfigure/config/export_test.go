@@ -27,6 +27,7 @@ var since = map[string]string{
 	"node_groups.max_age":            "0.2.0",
 	"node_groups.max_stopped":        "0.2.0",
 	"control_node.availability_zone": "0.3.0",
+	"node_groups.fallback_flavors":   "0.3.0",
 	"node_groups.availability_zone":  "0.3.0",
 	"node_groups.server_group":       "0.3.0",
 	"node_groups.scheduler_hints":    "0.3.0",

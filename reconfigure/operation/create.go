@@ -17,12 +17,14 @@ func (o *operation) create() error { return o.attempts(o.bringUp) }
 
 // attempts makes the first attempt, and then others, each on a fresh instance. An instance that does not come up is
 // removed first. The next attempt begins if there is time for an attempt as long as the last, and if Slurm still waits.
+// While the cloud has no room, the next attempt is one with the group's next fallback flavor, which is no retry.
 func (o *operation) attempts(first func() error) error {
-	try := first
-	for attempt := 0; ; attempt++ {
+	try, retries := first, 0
+	for {
 		began := time.Now()
 		err := try()
-		if err == nil || !o.retries(err, attempt, time.Since(began)) {
+		fallsBack := o.fallsBack(err)
+		if err == nil || !fallsBack && !o.retries(err, retries, time.Since(began)) {
 			return err
 		}
 		o.failLife(err)
@@ -31,9 +33,21 @@ func (o *operation) attempts(first func() error) error {
 			o.note("it is not retried: " + problem.Error())
 			return err
 		}
-		o.note("retried on a fresh instance: " + said(err))
+		if fallsBack {
+			o.flavor, o.fallbacks = o.fallbacks[0], o.fallbacks[1:]
+			o.note(fmt.Sprintf("tried with flavor %s: %s", o.flavorName(), said(err)))
+		} else {
+			retries++
+			o.note("retried on a fresh instance: " + said(err))
+		}
 		try = o.bringUp
 	}
+}
+
+// fallsBack reports whether the next attempt is one with another flavor. A quota counts all flavors, so it is no reason
+// for another one.
+func (o *operation) fallsBack(err error) bool {
+	return reconfigure.ClassOf(err) == reconfigure.ClassCapacity && len(o.fallbacks) > 0 && o.term.ctx.Err() == nil
 }
 
 // retries reports whether another attempt may succeed. There is none after slurmd was started: it can register at any
@@ -44,7 +58,7 @@ func (o *operation) retries(err error, attempt int, took time.Duration) bool {
 }
 
 // another removes the remains of the last attempt. The next attempt may begin only if nothing remains, and if Slurm
-// still waits for the node: it may have been suspended or given up meanwhile.
+// still waits for the node, if it did: it may have been suspended or given up meanwhile.
 func (o *operation) another() error {
 	if err := o.discard(o.term.ctx); err != nil {
 		return fmt.Errorf("its instance could not be removed: %w", err)
@@ -53,7 +67,7 @@ func (o *operation) another() error {
 	if err != nil {
 		return err
 	}
-	if !state.PoweringUp() {
+	if !state.PoweringUp() && !o.change.Deadline.IsZero() {
 		return errors.New("its resume was given up by Slurm")
 	}
 	return nil

@@ -13,7 +13,7 @@ func (o *operation) beginLife(id string, continues bool) {
 	if id == "" || o.change.Action == reconfigure.Stop { // without an id it would be an end
 		return
 	}
-	spec := o.change.Spec
+	spec := o.withFlavor(o.change.Spec)
 	o.attempt.life = reconfigure.Life{
 		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
 		FlavorID: spec.FlavorID, Planned: o.term.began, Made: time.Now(), Continues: continues,
@@ -21,17 +21,35 @@ func (o *operation) beginLife(id string, continues bool) {
 	if a := o.progress.get().server; a.ID == id {
 		o.attempt.life.Made, o.attempt.life.Host = o.progress.get().at, a.Host
 	}
-	source := o.round.Cluster.Control.Source
-	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok {
-		source = group.Source
-	}
-	if means := o.round.Seen.Sources[source]; means.ImageID == spec.ImageID {
-		o.attempt.life.Image = source.Image
-	}
-	if means := o.round.Seen.Sources[source]; means.FlavorID == spec.FlavorID {
-		o.attempt.life.Flavor = source.Flavor
+	for _, source := range o.sources() {
+		means := o.round.Seen.Sources[source]
+		if means.ImageID == spec.ImageID {
+			o.attempt.life.Image = source.Image
+		}
+		if means.FlavorID == spec.FlavorID {
+			o.attempt.life.Flavor = source.Flavor
+		}
 	}
 	o.recordLife(o.attempt.life)
+}
+
+// sources returns what is declared for the node's instance, with each flavor that it may have.
+func (o *operation) sources() []reconfigure.Source {
+	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok {
+		return append(group.FallbackSources(), group.Source)
+	}
+	return []reconfigure.Source{o.round.Cluster.Control.Source}
+}
+
+// flavorName returns the name of the current attempt's flavor; its id if the name is unknown.
+func (o *operation) flavorName() string {
+	id := o.withFlavor(o.change.Spec).FlavorID
+	for _, source := range o.sources() {
+		if o.round.Seen.Sources[source].FlavorID == id {
+			return source.Flavor
+		}
+	}
+	return id
 }
 
 // passed records that the new instance has passed a step. Operations that make no instance have no life to record.

@@ -26,7 +26,11 @@ type operation struct {
 	remark   string // for the verdict, instead of the change's note
 	instance instance
 	attempt  attempt
-	stale    bool // Slurm has a reason of ours for a node that is up
+	// flavor is the id of the fallback flavor of the current attempt; empty: the change's. fallbacks are those that are
+	// left.
+	flavor    string
+	fallbacks []string
+	stale     bool // Slurm has a reason of ours for a node that is up
 }
 
 // attempt is the result of one attempt so far.

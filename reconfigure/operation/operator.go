@@ -209,7 +209,7 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	return &operation{
 		operator: o, round: r, change: c, term: newTerm(o.ctx, c.Deadline), phase: reconfigure.PhasePlan,
-		was: r.Seen.States[c.Node],
+		was: r.Seen.States[c.Node], fallbacks: c.Fallbacks,
 		instance: instance{
 			Instance: r.Seen.Instances[c.Node], origin: originFound, finished: c.Action.Boots(),
 			cleaned: r.Seen.States[c.Node].Unfit(),

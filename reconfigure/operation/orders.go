@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -43,9 +44,18 @@ func (o *operation) shard() string {
 func (o *operation) target(c reconfigure.Change) provision.Target {
 	t := provision.Target{Change: c, Jobs: jobsOf(o), Plan: o.round.Number}
 	if spec, ok := o.round.Plan.Desired[c.Node]; ok {
+		spec = o.withFlavor(spec)
 		t.Entry = &spec
 	}
 	return t
+}
+
+// withFlavor returns an entry with the flavor of the current attempt.
+func (o *operation) withFlavor(spec reconfigure.Spec) reconfigure.Spec {
+	if spec.HasInstance() {
+		spec.FlavorID = cmp.Or(o.flavor, spec.FlavorID)
+	}
+	return spec
 }
 
 // makes returns the order for the instance that the change asks for.
@@ -61,6 +71,7 @@ func (o *operation) makes() provision.Make {
 		c.Action == reconfigure.Start && o.instance.origin == originRemoved: // the boot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, o.round.Plan.Desired[c.Node]
 	}
+	c.Spec = o.withFlavor(c.Spec)
 	return provision.Make{Target: o.target(c)}
 }
 

@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,68 @@ func TestNodeIsRetriedOnAFreshInstance(t *testing.T) {
 				l.wantNever("down", "power_down", "comment")
 				if took := l.round.up("p4"); took > 5*time.Second {
 					l.Errorf("the other one is up after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// TestAnotherFlavorIsTriedWhereThereIsNoRoom lets the cloud have no room for the first flavor of p3, and for none of p4.
+func TestAnotherFlavorIsTriedWhereThereIsNoRoom(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 0, "p3", "p4", "p5")
+		l.change("p3").Fallbacks, l.change("p4").Fallbacks = []string{"large", "huge"}, []string{"large"}
+		l.Order(simulate.NoValidHost, "p3", "p4")
+		l.Then(simulate.AfterApply, func() { l.Clear(simulate.NoValidHost); l.Order(simulate.NoValidHost, "p4") })
+		verdicts := l.carry()
+		if verdicts["p3"] != "done" || verdicts["p5"] != "done" || !strings.Contains(verdicts["p4"], "No valid host") {
+			l.Errorf("%v", verdicts)
+		}
+		p3, p5 := l.Node("p3"), l.Node("p5")
+		want := l.Spec("p3")
+		want.FlavorID = "large"
+		if p3.Spec != want || p3.State != "ALLOCATED+CLOUD" || p5.Spec != l.Spec("p5") {
+			l.Errorf("p3 is %+v, p5 %+v", p3, p5)
+		}
+		l.wantNote("tried with flavor large: capacity: No valid host")
+		l.want("p4", simulate.Node{State: back}, l.Node("p4"))
+		l.wantOrder("apply create p[3-5]", "apply delete p[3-4]", "apply create p[3-4]", "apply delete p4", "power_down p4")
+		var flavors []string
+		for _, life := range l.Lives() {
+			if life.Node == "p3" {
+				flavors = append(flavors, life.FlavorID)
+			}
+		}
+		l.want("flavors of the instances of p3", []string{l.Spec("p3").FlavorID, "large"}, flavors)
+	})
+}
+
+// TestNoOtherFlavorIsTried checks failures for which another flavor is of no use.
+func TestNoOtherFlavorIsTried(t *testing.T) {
+	for name, order := range map[string]func(*lab){
+		"when it does not boot": func(l *lab) { l.Order(simulate.NoSSH, "p3") },
+		"when Slurm has given it up": func(l *lab) {
+			l.Order(simulate.NoValidHost, "p3")
+			l.Then(simulate.AfterApply, func() { l.GivesUp("p3") })
+		},
+		"when there is none": func(l *lab) {
+			l.Order(simulate.NoValidHost, "p3")
+			l.change("p3").Fallbacks = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.resumes(9*time.Minute, 0, "p3")
+				l.change("p3").Fallbacks = []string{"large"}
+				order(l)
+				if verdict := l.carry()["p3"]; !strings.HasPrefix(verdict, "failed") {
+					l.Errorf("p3: %s", verdict)
+				}
+				l.want("node", simulate.Node{State: back}, l.Node("p3"))
+				if slices.ContainsFunc(l.Events(), func(e reconfigure.Event) bool {
+					return strings.Contains(e.Message, "tried with flavor")
+				}) {
+					l.Error("it was tried with another flavor")
 				}
 			})
 		})

@@ -84,6 +84,9 @@ func Sources(
 			}
 			_, source := made(cluster, node, image)
 			needed[source] = true
+			for _, source := range fallbacks(cluster, node, image) {
+				needed[source] = true
+			}
 		}
 		if r.Mode == reconfigure.Deploy {
 			for _, source := range portSources(cluster) {
@@ -126,6 +129,16 @@ func made(cluster reconfigure.Cluster, node, image string) (group string, source
 		source.Image = image
 	}
 	return group, source
+}
+
+// fallbacks returns the sources of a node with the fallback flavors of its group, with another image if one is given.
+func fallbacks(cluster reconfigure.Cluster, node, image string) []reconfigure.Source {
+	g, _ := cluster.GroupOf(node)
+	all := g.FallbackSources()
+	for i := range all {
+		all[i].Image = cmp.Or(image, all[i].Image)
+	}
+	return all
 }
 
 // unreachable is the reason not to change an instance while Slurm does not answer. Deferrals have it too, and their
@@ -274,6 +287,33 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 	}, nil
 }
 
+// asMade returns an entry with what the node's instance is made of, where the declaration admits that.
+func (p *planner) asMade(node string, spec reconfigure.Spec) reconfigure.Spec {
+	is := p.seen.Current(node)
+	if p.seen.FallsBack(p.cluster, node, is.FlavorID) {
+		spec.FlavorID = is.FlavorID
+	}
+	if spec.Admits(is.Placement) {
+		spec.Placement = p.seen.Desired[node].Placement
+	}
+	return spec
+}
+
+// otherFlavors returns the ids of the flavors that may be tried for a new cloud node while the cloud has no room
+// for the declared one.
+func (p *planner) otherFlavors(node, image string, spec reconfigure.Spec) []string {
+	if p.persistent.Contains(node) {
+		return nil // a person waits for it, and it would keep the flavor
+	}
+	var ids []string
+	for _, source := range fallbacks(p.cluster, node, image) {
+		if found := p.seen.Sources[source]; found.Err == "" && found.FlavorID != "" && found.FlavorID != spec.FlavorID {
+			ids = append(ids, found.FlavorID)
+		}
+	}
+	return ids
+}
+
 // make plans a new instance for a node; it replaces an unfinished one.
 func (p *planner) make(r reconfigure.Request, node, reason string) {
 	_, image := wish(r, p.seen.States[node])
@@ -291,7 +331,8 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 			return
 		}
 	}
-	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
+	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason,
+		Fallbacks: p.otherFlavors(node, image, spec)})
 }
 
 // endangered returns why an instance must not be removed or replaced now; empty if it may be. Only destroy may remove

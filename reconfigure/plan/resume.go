@@ -90,6 +90,7 @@ func (p *planner) start(r reconfigure.Request, node string) {
 // the declaration. The boot of an instance that was made for the request is continued instead.
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
+	spec = p.asMade(node, spec)
 	why := p.endangered(p.seen.Instances[node])
 	switch {
 	case problem != nil:

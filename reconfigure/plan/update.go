@@ -144,6 +144,7 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 	if problem != nil {
 		return change, problem
 	}
+	spec = p.asMade(node, spec)
 	change = reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec}
 	switch differences := differences(p.seen.Current(node), spec); {
 	case differences != "":

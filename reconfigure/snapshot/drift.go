@@ -77,8 +77,10 @@ func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
 		sources = append(sources, c.Control.Source)
 	}
 	for _, g := range c.Groups {
-		if !slices.Contains(sources, g.Source) {
-			sources = append(sources, g.Source)
+		for _, source := range append([]reconfigure.Source{g.Source}, g.FallbackSources()...) {
+			if !slices.Contains(sources, source) {
+				sources = append(sources, source)
+			}
 		}
 	}
 	return sources
@@ -180,6 +182,14 @@ func (s Snapshot) Current(node string) reconfigure.Spec {
 	return spec
 }
 
+// FallsBack reports whether a flavor, by its id, is one of the fallback flavors of a node's group.
+func (s Snapshot) FallsBack(c reconfigure.Cluster, node, flavorID string) bool {
+	g, _ := c.GroupOf(node)
+	return flavorID != "" && slices.ContainsFunc(g.FallbackSources(), func(source reconfigure.Source) bool {
+		return s.Sources[source].FlavorID == flavorID
+	})
+}
+
 // Outdated lists the differences between a node's instance and its declaration, as far as both are known.
 func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	group, source, declared := Declared(c, node)
@@ -194,6 +204,9 @@ func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	if resolved && wanted.Err == "" {
 		spec.ImageID, spec.FlavorID, spec.NetworkID = wanted.ImageID, wanted.FlavorID, wanted.NetworkID
 		spec.Placement = wanted.Placement
+		if s.FallsBack(c, node, is.FlavorID) {
+			spec.FlavorID = is.FlavorID
+		}
 	}
 	if !made { // only the cloud has the instance, and its list has only the image
 		is = reconfigure.Spec{ImageID: is.ImageID}

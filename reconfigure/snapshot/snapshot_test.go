@@ -23,7 +23,7 @@ var (
 	cluster  = reconfigure.Cluster{
 		Control: reconfigure.Control{Name: "ctl", Source: declared},
 		Groups: []reconfigure.NodeGroup{
-			{Name: "standard", Prefix: "node", Width: 2, Source: declared, Min: 2, Max: 20},
+			{Name: "standard", Prefix: "node", Width: 2, Source: declared, Fallbacks: []string{"m1.huge"}, Min: 2, Max: 20},
 		},
 	}
 )
@@ -85,6 +85,10 @@ func TestDriftOfANode(t *testing.T) {
 			spec: spec, wanted: reconfigure.Placement{Zone: "a"},
 			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{in("a")},
 		},
+		"of a fallback flavor": {
+			spec:      changed(func(s *reconfigure.Spec) { s.FlavorID = "huge" }),
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server},
+		},
 		"in a zone that is no longer declared": {
 			spec: placed("a"), instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{in("a")},
 		},
@@ -141,7 +145,11 @@ func TestDriftOfANode(t *testing.T) {
 			resolved := wanted[declared]
 			resolved.Placement = tc.wanted
 			s := Snapshot{
-				Sources: map[reconfigure.Source]reconfigure.Resolved{declared: resolved}, Servers: map[string][]reconfigure.Server{}, States: map[string]reconfigure.NodeState{},
+				Sources: map[reconfigure.Source]reconfigure.Resolved{
+					declared: resolved,
+					{Image: declared.Image, Flavor: "m1.huge", Network: declared.Network}: {FlavorID: "huge"},
+				},
+				Servers: map[string][]reconfigure.Server{}, States: map[string]reconfigure.NodeState{},
 				Desired: map[string]reconfigure.Spec{"node01": tc.spec}, Instances: map[string]reconfigure.Instance{},
 			}
 			if tc.servers != nil {

@@ -129,6 +129,27 @@ func TestABadNodeDelaysNoOther(t *testing.T) {
 	}
 }
 
+// TestAnotherFlavorWhereThereIsNoRoom lets the cloud have no room for the first instance of b01, so that its job runs on
+// one of the group's fallback flavor.
+func TestAnotherFlavorWhereThereIsNoRoom(t *testing.T) {
+	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "b01", Count: 1})
+	id := lab.Job(t, "--nodelist=b01", "--wrap=sleep 5")
+	lab.AwaitJob(t, id, "RUNNING")
+	if s, _ := lab.Server("b01"); s.Flavor != cluster.FlavorLarge {
+		t.Errorf("the instance has flavor %q", s.Flavor)
+	}
+	if status := lab.Do(t, "status", "--json"); strings.Contains(status, `"flavor"`) {
+		t.Errorf("a node is outdated by its flavor:\n%s", status)
+	}
+	if story, _ := lab.Call(t, "explain", "b01"); !strings.Contains(story, "tried with flavor large") {
+		t.Errorf("the story does not say why it has another flavor:\n%s", story)
+	}
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AssertNeverRestarted(t, id)
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
+}
+
 // The job is not affected when the first instance of its node fails.
 func TestABadInstanceIsReplaced(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node03", Count: 1})

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 		Name: "grow", Gateway: netip.MustParsePrefix("10.62.0.1/24"),
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 6), cluster.Group("burst", "b", 0, 2)},
 	}, func(d *cluster.Declaration) {
+		d.NodeGroups[1].Fallbacks = []string{cluster.FlavorLarge}
 		d.Slurm.ControllerParameters = []string{"power_save_interval=2"} // as a site that sets its own
 	}))
 }
