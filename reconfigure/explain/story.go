@@ -227,6 +227,9 @@ func (f Facts) instances(node string) []Step {
 		}
 		if l.Failed != "" {
 			step.Result, step.Reason = Failed, step.Reason+"; it did not become ready"
+			if reconfigure.ClassIn(l.Failed).NoRoom() { // no later step says so if another flavor was tried
+				step.Reason += ": " + text.OneLine(l.Failed)
+			}
 		}
 		steps = append(steps, step)
 	}

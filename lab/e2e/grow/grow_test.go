@@ -141,7 +141,7 @@ func TestAnotherFlavorWhereThereIsNoRoom(t *testing.T) {
 	if status := lab.Do(t, "status", "--json"); strings.Contains(status, `"flavor"`) {
 		t.Errorf("a node is outdated by its flavor:\n%s", status)
 	}
-	if story, _ := lab.Call(t, "explain", "b01"); !strings.Contains(story, "tried with flavor large") {
+	if story, _ := lab.Call(t, "explain", "b01"); !strings.Contains(story, "flavor small; it did not become ready: capacity: No valid host") {
 		t.Errorf("the story does not say why it has another flavor:\n%s", story)
 	}
 	lab.AwaitJob(t, id, "COMPLETED")
