@@ -111,6 +111,10 @@ type NodeGroup struct {
 	HealthLimit time.Duration
 	// HealthInterval is the time after which an idle node is checked again; 0: never.
 	HealthInterval time.Duration
+	// Spare is the number of cloud nodes that are kept idle for the next jobs, beyond the nodes that jobs use.
+	Spare int
+	// SpareHours are the hours in which Spare counts, in the local time of the worker.
+	SpareHours Hours
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }

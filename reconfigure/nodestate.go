@@ -106,8 +106,10 @@ type NodeState struct {
 	Reason string // the reason of a drain, or of DOWN
 	// Address is where slurmctld reaches the node: an IP address or a host name (slurm.conf(5), NodeAddr).
 	Address string
-	Boot    time.Time // boot time, as slurmd reported it; zero: slurmd never registered
-	Busy    bool      // it has a job: running, completing or suspended, or waiting for the node to power up
+	// IdleSince is when the last job on an idle node ended, or when the node came up; zero: not known.
+	IdleSince time.Time
+	Boot      time.Time // boot time, as slurmd reported it; zero: slurmd never registered
+	Busy      bool      // it has a job: running, completing or suspended, or waiting for the node to power up
 	// Returns reports whether Slurm uses the node again after the pending reboot (scontrol(1), reboot, nextstate).
 	Returns bool
 }
@@ -115,7 +117,7 @@ type NodeState struct {
 // Equal reports whether both states are the same.
 func (s NodeState) Equal(t NodeState) bool {
 	return s.Node == t.Node && s.Flags == t.Flags && slices.Equal(s.Other, t.Other) && s.Reason == t.Reason &&
-		s.Address == t.Address && s.Boot.Equal(t.Boot) && s.Busy == t.Busy && s.Returns == t.Returns
+		s.Address == t.Address && s.Boot.Equal(t.Boot) && s.IdleSince.Equal(t.IdleSince) && s.Busy == t.Busy && s.Returns == t.Returns
 }
 
 // SlurmNode returns the state of a node from Slurm's words for its state and flags.

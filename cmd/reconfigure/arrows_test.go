@@ -37,6 +37,7 @@ var arrows = map[string]string{
 	"check":                   ". nodeset plan text slurmconf",
 	"attach":                  ". nodeset text slurmconf check",
 	"reconcile":               ". nodeset sleep snapshot",
+	"spare":                   ". nodeset plan",
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
 	"explain":                 ". nodeset text snapshot plan usage",
@@ -70,8 +71,8 @@ var arrows = map[string]string{
 	"site": ". nodeset sleep process process/logfile config journal snapshot operation controller reconcile check " +
 		"slurmconf terraform ansible configure slurm ssh sitefiles assets backup " +
 		"cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
-	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage metrics " +
-		"notify slurm ansible site",
+	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile spare status usage " +
+		"metrics notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
 		"check attach slurmconf terraform ansible sitefiles backup recovery site worker reconcile metrics web",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check attach " +

@@ -88,6 +88,8 @@ type NodeGroup struct {
 	// HealthCheck names scripts in ansible/files/health, and shipped ones.
 	HealthCheck    []string       `yaml:"health_check,omitempty"`
 	HealthInterval int            `yaml:"health_interval,omitempty"` // seconds
+	Spare          int            `yaml:"spare,omitempty"`
+	SpareHours     string         `yaml:"spare_hours,omitempty"`
 	Slurm          map[string]any `yaml:"slurm"`
 }
 

@@ -106,6 +106,10 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 	if len(g.healthCheck.is) > 0 {
 		limit = seconds(g.healthLimit)
 	}
+	var spareHours reconfigure.Hours
+	if g.spareHours.is != "" {
+		spareHours, _ = reconfigure.ParseHours(g.spareHours.is) // its rule has read it
+	}
 	return reconfigure.NodeGroup{
 		Name:      g.name.is,
 		Prefix:    g.prefix.is,
@@ -127,6 +131,9 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		HealthLimit:  limit,
 
 		HealthInterval: seconds(g.healthInterval),
+
+		Spare:      g.spare.is,
+		SpareHours: spareHours,
 	}
 }
 

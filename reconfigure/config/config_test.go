@@ -368,6 +368,12 @@ var edits = []struct{ name, from, to, want string }{
 	{"a short interval of health checks", `gres: ""`, "health_check: [disks]\n    health_interval: 10",
 		"node_groups[0].health_interval: 10 is not between 60 and 2678400"},
 	{"shipped health checks", `gres: ""`, "health_check: [disks, memory, gpus]\n    health_limit: 2m\n    health_interval: 1d", ""},
+	{"spare nodes", `gres: ""`, "spare: 2\n    spare_hours: Mon-Fri 07:00-18:00, Sat 08:00-12:00", ""},
+	{"spare hours that cannot be read", `gres: ""`, "spare: 2\n    spare_hours: 7-18",
+		`node_groups[0].spare_hours: "7-18" is not in the form Mon-Fri 07:00-18:00; separate several of these by commas`},
+	{"spare hours alone", `gres: ""`, "spare_hours: Mon-Fri 07:00-18:00",
+		"node_groups[0].spare_hours: the group declares no spare; declare it, or leave spare_hours out"},
+	{"fewer spare nodes than none", `gres: ""`, "spare: -1", "node_groups[0].spare: -1 is not between 0 and 65536"},
 	{"a worker started by systemd", "worker: self", "worker: systemd", ""},
 	{"an unknown way to start a worker", "worker: self", "worker: cron",
 		`reconfigure.worker: "cron" is not one of self, systemd`},
@@ -426,6 +432,17 @@ func TestEachProblemIsReportedOnce(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestSpareNodesNeedAWorkerThatCompares(t *testing.T) {
+	spare := strings.Replace(shipped(t), `gres: ""`, "spare: 1", 1)
+	for name, interval := range map[string]string{"never": "reconcile_minutes: 0", "left out": "# never"} {
+		text := strings.Replace(spare, "reconcile_minutes: 5", interval, 1)
+		_, err := config.Load(directory(t, text))
+		if err == nil || !strings.Contains(err.Error(), "node_groups[0].spare: needs reconfigure.reconcile_minutes above 0") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

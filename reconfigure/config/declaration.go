@@ -62,6 +62,8 @@ type group struct {
 	healthCheck     value[[]value[string]]
 	healthLimit     value[int]
 	healthInterval  value[int]
+	spare           value[int]
+	spareHours      value[string]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -230,6 +232,7 @@ func (g *group) schema() object {
 	g.min.preset(0)
 	g.healthLimit.preset(usualHealthLimit)
 	g.healthInterval.preset(0)
+	g.spare.preset(0)
 	schema := g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     byDefault("the group's name, with - instead of _", text(&g.prefix, nodePrefix)),
@@ -247,6 +250,8 @@ func (g *group) schema() object {
 			"is not the name of a script: letters, digits and . _ -"))},
 		"health_limit":    optional{timespan(&g.healthLimit, 1, mostHealthLimit)},
 		"health_interval": optional{timespan(&g.healthInterval, leastHealthInterval, mostHealthInterval)},
+		"spare":           optional{integer(&g.spare, 0, nodeset.MaxNodes)},
+		"spare_hours":     optional{text(&g.spareHours, maybe(hours))},
 		"slurm":           optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
 	schema["fallback_flavors"] = optional{texts(&g.fallbacks, filled)}

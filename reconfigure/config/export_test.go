@@ -34,6 +34,8 @@ var since = map[string]string{
 	"node_groups.health_check":       "0.3.0",
 	"node_groups.health_interval":    "0.3.0",
 	"node_groups.health_limit":       "0.3.0",
+	"node_groups.spare":              "0.3.0",
+	"node_groups.spare_hours":        "0.3.0",
 	"partitions.all_or_nothing":      "0.2.0",
 	"partitions.fresh":               "0.2.0",
 	"slurm.accounting_storage":       "0.2.0",

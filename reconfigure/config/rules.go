@@ -22,7 +22,20 @@ func (d *declaration) check(r *report) {
 	d.checkPartitions(r)
 	d.checkLimits(r)
 	d.checkFresh(r)
+	d.checkSpare(r)
 	d.checkSlurm(r)
+}
+
+// checkSpare checks that a worker keeps the spare nodes of groups.
+func (d *declaration) checkSpare(r *report) {
+	for _, g := range d.groups {
+		switch minutes := d.settings.reconcileMinutes; {
+		case g.spareHours.is != "" && g.spare.is == 0:
+			r.add(g.spareHours.place, "the group declares no spare; declare it, or leave spare_hours out")
+		case g.spare.is > 0 && minutes.is == 0 && (minutes.ok || minutes.missing()):
+			r.add(g.spare.place, "needs reconfigure.reconcile_minutes above 0: a worker that compares keeps the spare nodes")
+		}
+	}
 }
 
 // checkNetworks requires a network from which the control host can reach the nodes.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
@@ -41,6 +42,12 @@ func maybe(check rule) rule {
 		}
 		return check(s)
 	}
+}
+
+// hours allows hours of the week.
+func hours(s string) error {
+	_, err := reconfigure.ParseHours(s)
+	return err
 }
 
 // oneOf allows one of some words.

@@ -81,7 +81,7 @@ func FuzzListing(f *testing.F) {
 	small := `{"nodes":[{"name":"p1","state":["DOWN","CLOUD"],"boot_time":{"set":true,"number":7},"alloc_cpus":1}]}`
 	whole := answer(byScontrol, []byte(small), "p1")
 	f.Add(whole, len(whole)-len(completed)-len(mark)-2) // after the list of nodes
-	f.Add(answer(bySinfo, []byte(`{"nodes":[{"name":"../x","state":"idle*","boot_time":1e300},null]}`), ""), 0)
+	f.Add(answer(bySinfo, []byte(`{"nodes":[{"name":"../x","state":"idle*","boot_time":1e300,"last_busy":1e300},null]}`), ""), 0)
 	f.Fuzz(func(t *testing.T, out []byte, cut int) {
 		end := "\n" + mark + completed
 		if i := bytes.Index(out, []byte(end)); cut >= 0 && cut < len(out) && (i < 0 || cut < i+len(end)) {
@@ -162,13 +162,16 @@ func writeLater(t *testing.T, s reconfigure.NodeState) string {
 	if s.Busy {
 		busy = 1
 	}
-	boot := number{}
+	boot, idle := number{}, number{}
+	if !s.IdleSince.IsZero() {
+		idle = number{true, s.IdleSince.Unix()}
+	}
 	if !s.Boot.IsZero() {
 		boot = number{true, s.Boot.Unix()}
 	}
 	text, err := json.Marshal(map[string]any{
 		"name": s.Node, "state": s.Words(), "reason": s.Reason, "address": s.Address, "boot_time": boot,
-		"alloc_cpus": busy, "next_state_after_reboot": next,
+		"last_busy": idle, "alloc_cpus": busy, "next_state_after_reboot": next,
 	})
 	if err != nil {
 		t.Fatal(err)

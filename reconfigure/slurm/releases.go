@@ -36,6 +36,7 @@ type node struct {
 	Address   string `json:"address"`
 	BootTime  number `json:"boot_time"`
 	AllocCPUs number `json:"alloc_cpus"`
+	LastBusy  number `json:"last_busy"`
 	// 22.05 has this flag in a separate field too.
 	Next      words `json:"next_state_after_reboot"`
 	NextFlags words `json:"next_state_after_reboot_flags"`

@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -43,4 +44,16 @@ func parseSettings(out []byte) Settings {
 		}
 	}
 	return s
+}
+
+// Exceptions returns the nodes that slurmctld does not suspend (slurm.conf(5), SuspendExcNodes), and whether its
+// release can change them while it runs: since 23.02.
+func (s Settings) Exceptions() (nodes string, changes bool) {
+	nodes = s.Values["SuspendExcNodes"]
+	if nodes == "(null)" {
+		nodes = ""
+	}
+	var year, month int
+	_, err := fmt.Sscanf(s.Values["SLURM_VERSION"], "%d.%d", &year, &month)
+	return nodes, err == nil && (year > 23 || year == 23 && month >= 2)
 }

@@ -54,3 +54,17 @@ func TestSettingsAreReadByLine(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestExceptionsChangeWhileSlurmctldRunsSince2302(t *testing.T) {
+	for version, want := range map[string]bool{
+		"22.05.8": false, "22.05.11": false, "23.02.0": true, "23.11.1": true, "24.11.5": true, "26.05.0-rc1": true, "": false,
+	} {
+		s := Settings{Values: map[string]string{"SLURM_VERSION": version, "SuspendExcNodes": "c[1-2]:1,ctl"}}
+		if nodes, changes := s.Exceptions(); nodes != "c[1-2]:1,ctl" || changes != want {
+			t.Errorf("%s has %s (%t)", version, nodes, changes)
+		}
+	}
+	if nodes, _ := (Settings{Values: map[string]string{"SuspendExcNodes": "(null)"}}).Exceptions(); nodes != "" {
+		t.Errorf("none are %q", nodes)
+	}
+}

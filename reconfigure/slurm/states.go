@@ -47,7 +47,9 @@ func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	states := make(map[string]reconfigure.NodeState, len(listed.nodes))
 	for i := range listed.nodes {
 		s := listed.nodes[i].state()
-		s.Busy = s.Busy || listed.suspended.Contains(s.Node)
+		if listed.suspended.Contains(s.Node) {
+			s.Busy, s.IdleSince = true, time.Time{}
+		}
 		states[s.Node] = s
 	}
 	if c.config.LaunchAtOnce {
@@ -161,5 +163,8 @@ func (n node) state() reconfigure.NodeState {
 	}
 	const working = reconfigure.NodeAllocated | reconfigure.NodeMixed | reconfigure.NodeCompleting
 	s.Busy = n.AllocCPUs > 0 || s.HasAny(working)
+	if !s.Busy && n.LastBusy > 0 && n.LastBusy <= latest {
+		s.IdleSince = time.Unix(int64(n.LastBusy), 0)
+	}
 	return s
 }

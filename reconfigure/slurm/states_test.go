@@ -71,8 +71,9 @@ func TestStatesOf2411(t *testing.T) {
 	}
 	want := map[string]reconfigure.NodeState{
 		"node01": {Node: "node01", Address: "node01", Boot: time.Unix(1795353937, 0), Returns: true,
-			Flags:  reconfigure.NodeDown | reconfigure.NodeDrain | reconfigure.NodeRebootIssued,
-			Reason: "maintenance : reboot issued"},
+			IdleSince: time.Unix(1795354051, 0),
+			Flags:     reconfigure.NodeDown | reconfigure.NodeDrain | reconfigure.NodeRebootIssued,
+			Reason:    "maintenance : reboot issued"},
 		"node02": {Node: "node02", Address: "node02", Reason: "reconfigure: conformance",
 			Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown},
 	}

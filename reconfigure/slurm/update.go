@@ -48,6 +48,27 @@ func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=POWER_DOWN_FORCE")
 }
 
+// PowerDownIdle makes Slurm power down nodes without jobs, as after SuspendTime. One that has got a job meanwhile is
+// powered down when it has ended. It may be repeated. The errors are those of Down.
+func (c *Client) PowerDownIdle(ctx context.Context, nodes nodeset.NodeSet) error {
+	return c.update(ctx, nodes, "State=POWER_DOWN")
+}
+
+// PowerUp makes Slurm power up nodes that are powered down: it calls ResumeProgram for them, as for a job. Nothing
+// happens to nodes that are up. The errors are those of Down.
+func (c *Client) PowerUp(ctx context.Context, nodes nodeset.NodeSet) error {
+	return c.update(ctx, nodes, "State=POWER_UP")
+}
+
+// SetExceptions sets the nodes that slurmctld does not suspend (slurm.conf(5), SuspendExcNodes), until it is
+// reconfigured or restarted. It may be repeated. Releases before 23.02 refuse it: see Settings.Exceptions.
+func (c *Client) SetExceptions(ctx context.Context, nodes string) error {
+	if _, err := c.call(ctx, "scontrol", "update", "SuspendExcNodes="+nodes); err != nil {
+		return fmt.Errorf("set SuspendExcNodes to %q: %w", nodes, err)
+	}
+	return nil
+}
+
 // PowerDownASAP makes Slurm start no more jobs on nodes, and power each node down when its jobs have ended
 // (scontrol(1), POWER_DOWN_ASAP). The drain ends then; the reason, which is marked as ours, stays until the node
 // comes up. It may be repeated. The errors are those of Down.

@@ -26,6 +26,12 @@ func TestAllNodesAreToldAtOnce(t *testing.T) {
 	if err := s.client().PowerDownASAP(t.Context(), s.knows, "too old"); err != nil {
 		t.Error(err)
 	}
+	if err := s.client().PowerUp(t.Context(), s.knows); err != nil {
+		t.Error(err)
+	}
+	if err := s.client().PowerDownIdle(t.Context(), s.knows); err != nil {
+		t.Error(err)
+	}
 	if err := s.client().ClearReason(t.Context(), s.knows); err != nil {
 		t.Error(err)
 	}
@@ -33,6 +39,8 @@ func TestAllNodesAreToldAtOnce(t *testing.T) {
 		{"scontrol", "update", "NodeName=c[1-2]", "State=DOWN", "Reason=reconfigure: quota"},
 		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_FORCE"},
 		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_ASAP", "Reason=reconfigure: too old"},
+		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_UP"},
+		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN"},
 		{"scontrol", "update", "NodeName=c[1-2]", "Reason= "},
 	}
 	if diff := cmp.Diff(want, s.calls); diff != "" {

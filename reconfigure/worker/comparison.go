@@ -15,6 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/spare"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -62,7 +63,8 @@ func reconciler(
 	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.Location()}.reconcile
 }
 
-// reconcile compares if that is due, and returns when to call it next; false if nothing more is to be compared.
+// reconcile compares if that is due, and keeps the spare nodes of groups that declare some. It returns when to call it
+// next; false if nothing more is to be compared.
 func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if r.self.replaced() {
 		return 0, false // the next call, or a supervisor, starts the new program
@@ -91,17 +93,31 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if err != nil {
 		r.out.WarnContext(ctx, err.Error())
 	}
-	now := time.Now()
-	if due := last.Time.Add(every); now.Before(due) && !last.Time.After(now) {
-		return due.Sub(now), true
+	now, wait := time.Now(), every
+	due := last.Time.Add(every)
+	compares := !now.Before(due) || last.Time.After(now)
+	if !compares {
+		wait = due.Sub(now)
+	}
+	keeps := spare.Declared(s.Cluster)
+	if !compares && !keeps {
+		return wait, true
 	}
 	if _, paused, err := r.log.Paused(ctx); err != nil || paused {
-		return time.Minute, true
+		return min(wait, time.Minute), true
 	}
-	if err := r.compare(ctx, s, last); err != nil && ctx.Err() == nil {
-		r.out.WarnContext(ctx, "what differs could not be fixed", "reason", err.Error())
+	if compares {
+		if err := r.compare(ctx, s, last); err != nil && ctx.Err() == nil {
+			r.out.WarnContext(ctx, "what differs could not be fixed", "reason", err.Error())
+		}
 	}
-	return every, true
+	if !keeps {
+		return wait, true
+	}
+	if err := r.keepSpare(ctx, s); err != nil && ctx.Err() == nil {
+		r.out.WarnContext(ctx, "the spare nodes could not be kept", "reason", err.Error())
+	}
+	return min(wait, spareEvery), true
 }
 
 func (r comparer) compare(ctx context.Context, s site.Site, last reconcile.Look) error {
