@@ -117,7 +117,8 @@ type NodeState struct {
 // Equal reports whether both states are the same.
 func (s NodeState) Equal(t NodeState) bool {
 	return s.Node == t.Node && s.Flags == t.Flags && slices.Equal(s.Other, t.Other) && s.Reason == t.Reason &&
-		s.Address == t.Address && s.Boot.Equal(t.Boot) && s.IdleSince.Equal(t.IdleSince) && s.Busy == t.Busy && s.Returns == t.Returns
+		s.Address == t.Address && s.Boot.Equal(t.Boot) && s.IdleSince.Equal(t.IdleSince) && s.Busy == t.Busy &&
+		s.Returns == t.Returns
 }
 
 // SlurmNode returns the state of a node from Slurm's words for its state and flags.
