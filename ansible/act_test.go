@@ -14,6 +14,7 @@ import (
 
 // TestRunSlurmctldIsRepairedAfterEachKill runs the module with doubles of slurmctld and of the commands.
 func TestRunSlurmctldIsRepairedAfterEachKill(t *testing.T) {
+	t.Parallel()
 	needs.Lab(t) // the full disk is mounted
 	for _, what := range []string{"refusals", "kills", "twice", "together", "full"} {
 		t.Run(what, func(t *testing.T) {
@@ -29,6 +30,7 @@ func TestRunSlurmctldIsRepairedAfterEachKill(t *testing.T) {
 
 // TestAttachSlurmctldIsRepairedAfterEachKill runs the module with doubles of slurmctld and of Slurm's commands.
 func TestAttachSlurmctldIsRepairedAfterEachKill(t *testing.T) {
+	t.Parallel()
 	needs.Lab(t) // it changes owners
 	for _, what := range []string{"refusals", "kills"} {
 		for _, how := range []string{"restart", "reconfigure"} {

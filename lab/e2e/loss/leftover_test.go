@@ -2,6 +2,8 @@ package loss_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,5 +76,48 @@ func TestARebootThatNoControlHostAcceptsIsRepeated(t *testing.T) {
 	if after := lab.AwaitRenewed(t, "node01", before); after.ID != before.ID {
 		t.Errorf("node01 was %+v, and is %+v", before, after)
 	}
+	lab.AssertAllIsWell(t)
+}
+
+// TestNodesThatSlurmGivesToNoJobAreHandedBack brings three powered down nodes into states in which power saving can be
+// left, and in which Slurm gives them to no job: it does not respond, as after a ping that a removed node did not answer;
+// it did not come up in time, and nothing powered it down; and it has a drain of ours.
+func TestNodesThatSlurmGivesToNoJobAreHandedBack(t *testing.T) {
+	lab.AwaitQuiet(t)
+	for node, update := range map[string][]string{
+		"w01": {"state=noresp"},
+		"w02": {"state=down", "reason=ResumeTimeout reached"},
+		"w03": {"state=drain", "reason=reconfigure: no control host accepted the request"},
+	} {
+		lab.OnControl(t, append([]string{"scontrol", "update", "nodename=" + node}, update...)...)
+	}
+	lab.OnControl(t, "service", "slurmctld", "restart")
+	forgotten := map[string]string{"w01": "NOT_RESPONDING", "w02": "DOWN", "w03": "DRAIN"}
+	var jobs []string
+	for _, node := range slices.Sorted(maps.Keys(forgotten)) {
+		lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+			state, err := lab.NodeState(node)
+			words := strings.Split(state, "+")
+			return slices.Contains(words, forgotten[node]) && slices.Contains(words, "POWERED_DOWN"),
+				fmt.Sprintf("%s is %s (%v)", node, state, err)
+		})
+		jobs = append(jobs, lab.Job(t, "--nodelist="+node, "--wrap=true"))
+	}
+	for _, job := range jobs {
+		lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+			reason, err := lab.JobField(job, "Reason")
+			return strings.Contains(reason, "Nodes_required_for_job_are_DOWN") || strings.Contains(reason, "ReqNodeNotAvail"),
+				fmt.Sprintf("job %s waits for %s (%v)", job, reason, err)
+		})
+	}
+	said, _ := lab.Call(t, "reconcile", "--fix", "--recheck", "0s")
+	if strings.Count(said, "forgotten: ") != len(forgotten) {
+		t.Errorf("reconcile said\n%s", said)
+	}
+	for _, job := range jobs {
+		lab.Hurry(t, job)
+		lab.AwaitJob(t, job, "COMPLETED")
+	}
+	lab.AwaitQuiet(t)
 	lab.AssertAllIsWell(t)
 }
