@@ -19,7 +19,7 @@ type check struct {
 
 // checks are all checks.
 func checks() []check {
-	return slices.Concat(lives(), reads(), changes(), refusals(), neutrons(), extras())
+	return slices.Concat(lives(), reads(), changes(), refusals(), neutrons(), placements(), extras())
 }
 
 // Run runs all checks on a cloud, each as a subtest. A check that [Differences] lists for the cloud must fail.

@@ -187,7 +187,8 @@ func (c *Cloud) createServerGroup(r *request) (reply, error) {
 	case g.name == "":
 		return reply{}, badRequest("Invalid input for field/attribute name. Value: . '' is too short")
 	case !slices.Contains([]string{affinity, antiAffinity, softAffinity, softAntiAffinity}, g.policy):
-		return reply{}, badRequest("Invalid input for field/attribute policy. Value: %s.", g.policy)
+		return reply{}, badRequest("Invalid input for field/attribute policy. Value: %s. '%[1]s' is not one of "+
+			"['anti-affinity', 'affinity', 'soft-anti-affinity', 'soft-affinity']", g.policy)
 	}
 	c.serverGroups.add(g.id, g)
 	return ok(object{"server_group": c.serverGroupView(r, g)}), nil

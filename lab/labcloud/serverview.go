@@ -105,6 +105,9 @@ func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 	}
 	if r.version >= 71 && alone {
 		v["server_groups"] = []string{}
+		if s.group != "" {
+			v["server_groups"] = []string{s.group}
+		}
 	}
 	if r.version >= 90 {
 		v["OS-EXT-SRV-ATTR:hostname"] = s.name

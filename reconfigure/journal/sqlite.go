@@ -183,6 +183,9 @@ func (s sqliteStore) begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end fun
 // intervals that grow to 100 ms, so hundreds of callers at once would mostly sleep. It only saves time. SQLite's lock
 // still separates the writers, so an error, or a process that keeps the queue waiting, ends the wait.
 func (s sqliteStore) awaitTurn(ctx context.Context) (leave func()) {
+	if ctx.Err() != nil {
+		return func() {} // the goroutine would open the file after the call
+	}
 	queue := flock.New(filepath.Join(s.dir, queueFile), flock.SetPermissions(0o600))
 	turn := make(chan struct{})
 	go func() { // flock(2) cannot be cancelled
