@@ -97,7 +97,8 @@ func antiAffinity(s *session) error {
 	_, e = s.want(http.StatusNoContent, http.MethodDelete, "compute/os-server-groups/"+group, "")
 	return errors.Join(left, e,
 		has("the first server", alone, object{"server_groups": []any{group}}),
-		has("the second server", field(apart, "fault"), object{"code": 500.0, "message": "No valid host was found. "}),
+		has("the second server", field(apart, "fault"), object{"code": 500.0,
+			"message": "No valid host was found. There are not enough hosts available."}),
 		has("the group", listed, object{"name": "check", "policy": "anti-affinity", "rules": object{},
 			"project_id": s.ids["{project}"]}))
 }

@@ -14,9 +14,14 @@ type operation struct {
 }
 
 // noValidHost is the scheduler's error in Nova's words.
-type noValidHost struct{}
+type noValidHost struct {
+	why string // empty if no host is large enough
+}
 
-func (noValidHost) Error() string { return "No valid host was found. " }
+func (e noValidHost) Error() string { return "No valid host was found. " + e.why }
+
+// noneLeft is the reason if the zone, the server group or the hints leave no host.
+const noneLeft = "There are not enough hosts available."
 
 // begin starts a change of a server. It calls work without the mutex, and then settle, with work's error and with the
 // mutex locked. It omits settle if a later change, which can only be a deletion or a hard reboot, has replaced this
@@ -104,9 +109,12 @@ func (s *server) settleAs(vm vmState) func(error) {
 
 // beginBuild boots a new server. A server whose build fails has no host and no addresses.
 func (c *Cloud) beginBuild(ctx context.Context, s *server) {
-	m, noHost := s.machine(), s.build.noValidHost
+	m, noHost, zone := s.machine(), s.build.noValidHost, s.zone
 	c.begin(ctx, s, unstuck(s.build.stuck, after(c.cfg.Timings.Build, func(ctx context.Context) error {
-		if noHost {
+		switch {
+		case zone == "":
+			return noValidHost{noneLeft}
+		case noHost:
 			return noValidHost{}
 		}
 		return c.hypervisor.Boot(ctx, m)

@@ -303,7 +303,6 @@ func (c *Cloud) createServer(r *request) (reply, error) {
 		return reply{}, err
 	}
 	s.build = c.faults.onBuild(r.label, s.name)
-	s.build.noValidHost = s.build.noValidHost || s.zone == ""
 	c.claim(s, s.flavor)
 	c.servers.add(s.id, s)
 	s.note(r, "create")

@@ -65,7 +65,7 @@ func (s *server) power() int {
 // serverView shows a server in full for the microversion. With alone, it adds the fields that lists omit.
 func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 	v := c.serverCore(r, s)
-	if !alone && !s.placed && s.build.noValidHost {
+	if !alone && !s.placed && (s.build.noValidHost || s.zone == "") {
 		// A server without a host is in cell0, whose faults are missing in Nova's lists.
 		delete(v, "fault")
 	}
