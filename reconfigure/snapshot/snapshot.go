@@ -326,7 +326,7 @@ func carriedOut(state reconfigure.State) (actual map[string]reconfigure.Spec, un
 		made := instance.Made
 		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
 		if known && !instance.Tainted && spec.HasInstance() {
-			made.Shard = spec.Shard
+			made.Shard, made.Placement = spec.Shard, spec.Placement // an instance in the state does not have them
 			if actual[node] = made; made != spec {
 				others = append(others, node)
 			}

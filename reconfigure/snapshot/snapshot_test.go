@@ -472,17 +472,21 @@ func TestTheMapIsReadAsTheInstancesAre(t *testing.T) {
 	asleep.Power = reconfigure.PowerOff
 	still := old
 	still.Shard = "g-0"
+	placed, unplaced := wanted, wanted
+	placed.Placement = reconfigure.Placement{Zone: "a", ServerGroup: "s", Hints: `{"k":"v"}`}
+	unplaced.Shard = "" // as in the state
 	for name, tc := range map[string]struct {
 		told     reconfigure.Spec
 		instance reconfigure.Instance
 		want     reconfigure.Spec
 	}{
-		"another image":                        {wanted, reconfigure.Instance{ID: "i", Made: old}, still},
-		"another image, tainted":               {wanted, reconfigure.Instance{ID: "i", Made: old, Tainted: true}, wanted},
-		"no instance yet":                      {wanted, reconfigure.Instance{}, wanted},
-		"it was to stop":                       {asleep, reconfigure.Instance{ID: "i", Made: wanted}, wanted},
-		"it was to start":                      {wanted, reconfigure.Instance{ID: "i", Made: asleep}, asleep},
-		"the instance was to go, not the port": {port, reconfigure.Instance{ID: "i", Made: old}, port},
+		"another image":                            {wanted, reconfigure.Instance{ID: "i", Made: old}, still},
+		"another image, tainted":                   {wanted, reconfigure.Instance{ID: "i", Made: old, Tainted: true}, wanted},
+		"no instance yet":                          {wanted, reconfigure.Instance{}, wanted},
+		"in a zone, which the state does not tell": {placed, reconfigure.Instance{ID: "i", Made: unplaced}, placed},
+		"it was to stop":                           {asleep, reconfigure.Instance{ID: "i", Made: wanted}, wanted},
+		"it was to start":                          {wanted, reconfigure.Instance{ID: "i", Made: asleep}, asleep},
+		"the instance was to go, not the port":     {port, reconfigure.Instance{ID: "i", Made: old}, port},
 	} {
 		state := reconfigure.State{
 			Desired:   map[string]reconfigure.Spec{"n1": tc.told},
