@@ -242,15 +242,19 @@ const (
 	HostKeysAcceptNew HostKeyPolicy = "accept-new"
 )
 
-// FallbackSources returns the source of the group's nodes with each of its fallback flavors, in their order.
-func (g NodeGroup) FallbackSources() []Source {
-	all := make([]Source, len(g.Fallbacks))
-	for i, flavor := range g.Fallbacks {
-		all[i] = g.Source
-		all[i].Flavor = flavor
+// Sources returns the source of the group's nodes, and then it with each of the fallback flavors, in their order.
+func (g NodeGroup) Sources() []Source {
+	all := []Source{g.Source}
+	for _, flavor := range g.Fallbacks {
+		source := g.Source
+		source.Flavor = flavor
+		all = append(all, source)
 	}
 	return all
 }
+
+// FallbackSources are the sources with a fallback flavor.
+func (g NodeGroup) FallbackSources() []Source { return g.Sources()[1:] }
 
 // Node returns the name of the i-th node, counted from 1.
 func (g NodeGroup) Node(i int) string { return fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i) }
@@ -260,6 +264,9 @@ func (g NodeGroup) Nodes() nodeset.NodeSet { return g.first(g.Max) }
 
 // Persistent returns the persistent nodes of the group.
 func (g NodeGroup) Persistent() nodeset.NodeSet { return g.first(g.Min) }
+
+// CloudNodes returns the nodes of the group that are not persistent.
+func (g NodeGroup) CloudNodes() nodeset.NodeSet { return g.Nodes().Difference(g.Persistent()) }
 
 func (g NodeGroup) first(n int) nodeset.NodeSet {
 	names := make([]string, n)

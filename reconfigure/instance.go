@@ -72,6 +72,11 @@ type Resolved struct {
 	Class Class  // of the error
 }
 
+// Spec returns the entry of a node of a group, in the default shard.
+func (r Resolved) Spec(group string) Spec {
+	return Spec{Group: group, ImageID: r.ImageID, FlavorID: r.FlavorID, NetworkID: r.NetworkID, Placement: r.Placement}
+}
+
 // State has Terraform's last map of nodes, and the instances in its state.
 type State struct {
 	Desired   map[string]Spec     // by node

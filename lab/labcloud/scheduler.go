@@ -88,17 +88,15 @@ func (c *Cloud) schedule(s *server, zone string, text json.RawMessage) error {
 	if len(zones) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(zones, func(a, b string) int {
-		difference := c.members(group.id, a) - c.members(group.id, b)
-		switch group.policy {
-		case softAntiAffinity:
-			return difference
-		case softAffinity:
-			return -difference
-		}
-		return 0
-	})
+	fewer := func(a, b string) int { return c.members(group.id, a) - c.members(group.id, b) }
 	s.zone = zones[0]
+	switch group.policy {
+	case softAntiAffinity:
+		s.zone = slices.MinFunc(zones, fewer)
+	case softAffinity:
+		s.zone = slices.MaxFunc(zones, fewer)
+	}
+	s.hostID = hostID(c.projectID, s.zone)
 	return nil
 }
 

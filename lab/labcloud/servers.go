@@ -44,6 +44,7 @@ type server struct {
 	ports      []*port
 	// zone is where the scheduler puts it, and group the id of its server group; empty: none.
 	zone, group string
+	hostID      string // of the host in the zone
 	// placed reports whether the scheduler has found a host. Until then Nova shows no addresses.
 	placed                     bool
 	created, updated, launched time.Time

@@ -133,7 +133,7 @@ func (c *Cloud) serverCore(r *request, s *server) object {
 		v["flavor"] = object{"id": s.flavor.ID, "links": []object{bookmark(r, "flavors", s.flavor.ID)}}
 	}
 	if s.placed && s.vm != vmShelved {
-		v["hostId"] = hostID(c.projectID, s.zone)
+		v["hostId"] = s.hostID
 	}
 	if slices.Contains([]string{"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE"}, status) {
 		v["progress"] = 0

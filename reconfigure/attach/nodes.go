@@ -21,7 +21,7 @@ func (w *writer) group(g reconfigure.NodeGroup) {
 		w.find(check.Note, fmt.Sprintf("the site's files have %s already", theirs),
 			"reconfigure reads their lines and does not write them", "nothing to do")
 	}
-	elastic := g.Nodes().Difference(g.Persistent())
+	elastic := g.CloudNodes()
 	static := theirs.Intersect(elastic).Where(func(node string) bool {
 		return !strings.EqualFold(w.site.Node(node)["state"], "CLOUD")
 	})

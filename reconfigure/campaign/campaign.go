@@ -83,9 +83,7 @@ func groups(c reconfigure.Campaign, cluster reconfigure.Cluster) []reconfigure.N
 }
 
 func target(g reconfigure.NodeGroup, seen snapshot.Snapshot) reconfigure.Spec {
-	r := seen.Sources[g.Source]
-	return reconfigure.Spec{Group: g.Name, ImageID: r.ImageID, FlavorID: r.FlavorID, NetworkID: r.NetworkID,
-		Placement: r.Placement}
+	return seen.Sources[g.Source].Spec(g.Name)
 }
 
 func starting(c reconfigure.Campaign) reconfigure.CampaignState {

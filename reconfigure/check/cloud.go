@@ -77,8 +77,7 @@ func sources(facts Facts) (found []Finding) {
 		note("control_node", facts.Cluster.Control.Source)
 	}
 	for _, g := range facts.Cluster.Groups {
-		note("group "+g.Name, g.Source)
-		for _, source := range g.FallbackSources() {
+		for _, source := range g.Sources() {
 			note("group "+g.Name, source)
 		}
 	}

@@ -59,7 +59,7 @@ func fallbacks(facts Facts) (found []Finding) {
 	for _, g := range facts.Cluster.Groups {
 		own := flavorOf(facts, facts.Sources[g.Source].FlavorID)
 		for _, source := range g.FallbackSources() {
-			if facts.Room == nil || own == nil {
+			if own == nil { // no flavor is known
 				continue
 			}
 			flavor, known := facts.Room.Flavors[facts.Sources[source].FlavorID]

@@ -181,12 +181,10 @@ func limits(all []limit) (made []reconfigure.Limit) {
 func content(v value[string]) string { return v.is }
 
 func (s source) source() reconfigure.Source {
-	hints := map[string]string{}
-	for name, hint := range s.hints {
-		hints[name] = hint.is
-	}
 	return reconfigure.Source{Image: s.image.is, Flavor: s.flavor.is, Network: s.network.is,
-		Placement: reconfigure.Placement{Zone: s.zone.is, ServerGroup: s.serverGroup.is, Hints: reconfigure.MakeHints(hints)}}
+		Placement: reconfigure.Placement{
+			Zone: s.zone.is, ServerGroup: s.serverGroup.is, Hints: reconfigure.MakeHints(contents(s.hints)),
+		}}
 }
 
 func seconds(v value[int]) time.Duration { return time.Duration(v.is) * time.Second }

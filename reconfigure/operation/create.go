@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func (o *operation) attempts(first func() error) error {
 		}
 		if fallsBack {
 			o.flavor, o.fallbacks = o.fallbacks[0], o.fallbacks[1:]
-			o.note(fmt.Sprintf("tried with flavor %s: %s", o.flavorName(), said(err)))
+			o.note(fmt.Sprintf("tried with flavor %s: %s", cmp.Or(o.flavorName(o.flavor), o.flavor), said(err)))
 		} else {
 			retries++
 			o.note("retried on a fresh instance: " + said(err))

@@ -21,35 +21,30 @@ func (o *operation) beginLife(id string, continues bool) {
 	if a := o.progress.get().server; a.ID == id {
 		o.attempt.life.Made, o.attempt.life.Host = o.progress.get().at, a.Host
 	}
-	for _, source := range o.sources() {
-		means := o.round.Seen.Sources[source]
-		if means.ImageID == spec.ImageID {
-			o.attempt.life.Image = source.Image
-		}
-		if means.FlavorID == spec.FlavorID {
-			o.attempt.life.Flavor = source.Flavor
-		}
+	source := o.sources()[0]
+	if means := o.round.Seen.Sources[source]; means.ImageID == spec.ImageID {
+		o.attempt.life.Image = source.Image
 	}
+	o.attempt.life.Flavor = o.flavorName(spec.FlavorID)
 	o.recordLife(o.attempt.life)
 }
 
 // sources returns what is declared for the node's instance, with each flavor that it may have.
 func (o *operation) sources() []reconfigure.Source {
 	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok {
-		return append(group.FallbackSources(), group.Source)
+		return group.Sources()
 	}
 	return []reconfigure.Source{o.round.Cluster.Control.Source}
 }
 
-// flavorName returns the name of the current attempt's flavor; its id if the name is unknown.
-func (o *operation) flavorName() string {
-	id := o.withFlavor(o.change.Spec).FlavorID
+// flavorName returns the name of a flavor; empty if it is unknown.
+func (o *operation) flavorName(id string) string {
 	for _, source := range o.sources() {
 		if o.round.Seen.Sources[source].FlavorID == id {
 			return source.Flavor
 		}
 	}
-	return id
+	return ""
 }
 
 // passed records that the new instance has passed a step. Operations that make no instance have no life to record.

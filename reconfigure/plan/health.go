@@ -61,7 +61,7 @@ func (p *planner) optional(g reconfigure.NodeGroup, requests []reconfigure.Reque
 	return p.where(func(c reconfigure.Change) bool {
 		return c.Action == reconfigure.Create &&
 			!slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return insists[id] })
-	}).Intersect(g.Nodes().Difference(g.Persistent()))
+	}).Intersect(g.CloudNodes())
 }
 
 func (p *planner) where(is func(reconfigure.Change) bool) nodeset.NodeSet {

@@ -281,10 +281,9 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 	case found.Err != "":
 		return spec, reconfigure.Classify(found.Class, errors.New(found.Err))
 	}
-	return reconfigure.Spec{
-		Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID,
-		Placement: found.Placement, Shard: p.shard(node),
-	}, nil
+	spec = found.Spec(group)
+	spec.Shard = p.shard(node)
+	return spec, nil
 }
 
 // asMade returns an entry with what the node's instance is made of, where the declaration admits that.

@@ -184,7 +184,7 @@ func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.R
 	}
 	declared := s == w.cluster.Control.Source
 	for _, g := range w.cluster.Groups {
-		declared = declared || s == g.Source || slices.Contains(g.FallbackSources(), s)
+		declared = declared || slices.Contains(g.Sources(), s)
 	}
 	if !declared {
 		return reconfigure.Resolved{

@@ -113,10 +113,10 @@ func providerNamed(dir, name string) (provider, error) {
 // adapt removes the features that the kind of cloud lacks from a declaration, and places the nodes. It returns an
 // error for such a setting if it is never the default.
 func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
+	if err := p.placesAs(dir, c); err != nil {
+		return c, err
+	}
 	if p.Existing {
-		if err := p.placesAs(dir, c); err != nil {
-			return c, err
-		}
 		return p.adaptExisting(dir, c)
 	}
 	if p.Module.Port == "" {
@@ -127,9 +127,6 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].when_idle", i),
 				"%s is not possible with provider %s; set it to %s", g.WhenIdle, p.Name, reconfigure.IdleDelete)
 		}
-	}
-	if err := p.placesAs(dir, c); err != nil {
-		return c, err
 	}
 	c.Settings.Interrupt = c.Settings.Interrupt && p.Module.Finish != nil
 	if p.Places == nil {

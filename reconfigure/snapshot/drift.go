@@ -77,7 +77,7 @@ func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
 		sources = append(sources, c.Control.Source)
 	}
 	for _, g := range c.Groups {
-		for _, source := range append([]reconfigure.Source{g.Source}, g.FallbackSources()...) {
+		for _, source := range g.Sources() {
 			if !slices.Contains(sources, source) {
 				sources = append(sources, source)
 			}
@@ -202,8 +202,7 @@ func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	}
 	spec := reconfigure.Spec{Group: group}
 	if resolved && wanted.Err == "" {
-		spec.ImageID, spec.FlavorID, spec.NetworkID = wanted.ImageID, wanted.FlavorID, wanted.NetworkID
-		spec.Placement = wanted.Placement
+		spec = wanted.Spec(group)
 		if s.FallsBack(c, node, is.FlavorID) {
 			spec.FlavorID = is.FlavorID
 		}

@@ -46,13 +46,11 @@ func Declared(c reconfigure.Cluster) bool { return !nodes(c).Empty() }
 func nodes(c reconfigure.Cluster) (all nodeset.NodeSet) {
 	for _, g := range c.Groups {
 		if g.Spare > 0 {
-			all = all.Union(clouds(g))
+			all = all.Union(g.CloudNodes())
 		}
 	}
 	return all
 }
-
-func clouds(g reconfigure.NodeGroup) nodeset.NodeSet { return g.Nodes().Difference(g.Persistent()) }
 
 // Decide returns what to ask Slurm for now. A node that is idle or comes up without a job counts as spare; one that a
 // request withholds for a moment counts too, so that no other is made instead.
@@ -74,7 +72,7 @@ func decide(c reconfigure.Cluster, g reconfigure.NodeGroup, f Facts, room room) 
 		spare = g.Spare
 	}
 	var ready, idle, asleep []string
-	for node := range clouds(g).All() {
+	for node := range g.CloudNodes().All() {
 		s := f.States[node]
 		switch {
 		case waits(s):

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/availabilityzones"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
@@ -123,16 +124,21 @@ func (c *Client) findFlavor(ctx context.Context, name string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
-	for _, flavor := range all {
-		if flavor.ID == name {
-			return []string{name}, nil
+	return byIDOrName(all, name, func(f flavors.Flavor) (id, called string) { return f.ID, f.Name }), nil
+}
+
+// byIDOrName returns the id if something has it, else the ids of all that have the name.
+func byIDOrName[T any](all []T, name string, of func(T) (id, called string)) (ids []string) {
+	for _, one := range all {
+		id, called := of(one)
+		if id == name {
+			return []string{name}
 		}
-		if flavor.Name == name {
-			ids = append(ids, flavor.ID)
+		if called == name {
+			ids = append(ids, id)
 		}
 	}
-	return ids, nil
+	return ids
 }
 
 func (c *Client) findNetwork(ctx context.Context, name string) ([]string, error) {
@@ -153,13 +159,7 @@ func (c *Client) findNetwork(ctx context.Context, name string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
-	for _, network := range all {
-		if network.Name == name {
-			ids = append(ids, network.ID)
-		}
-	}
-	return ids, nil
+	return byIDOrName(all, name, func(n networks.Network) (id, called string) { return n.ID, n.Name }), nil
 }
 
 // findZone returns an error if Nova has no such availability zone, or if no host in it can run instances.
@@ -196,16 +196,7 @@ func (c *Client) findServerGroup(ctx context.Context, name string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
-	for _, group := range all {
-		if group.ID == name {
-			return []string{name}, nil
-		}
-		if group.Name == name {
-			ids = append(ids, group.ID)
-		}
-	}
-	return ids, nil
+	return byIDOrName(all, name, func(g servergroups.ServerGroup) (id, called string) { return g.ID, g.Name }), nil
 }
 
 func isID(name string) bool { return uuid.Validate(name) == nil }
