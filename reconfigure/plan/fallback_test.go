@@ -116,6 +116,29 @@ func TestWhatTheDeclarationAdmitsStays(t *testing.T) {
 	}
 }
 
+// TestAZoneThatOnlyTheMapHasIsNoReasonForAReplacement has an instance that is not where its entry says, and a declaration
+// that leaves the zone to the cloud: the update is a reboot.
+func TestAZoneThatOnlyTheMapHasIsNoReasonForAReplacement(t *testing.T) {
+	own := reconfigure.Source{Image: "v1", Flavor: "f", Network: "n"}
+	spec := reconfigure.Spec{Group: "g", ImageID: "v1", FlavorID: "f", NetworkID: "n"}
+	spec.Zone = "a"
+	p := Compute(reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl", Source: own},
+		Groups:  []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Source: own, Max: 9}},
+	}, snapshot.Snapshot{
+		Desired:   map[string]reconfigure.Spec{"n1": spec},
+		Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "0"}, "n1": {Node: "n1", ID: "1"}},
+		Servers:   map[string][]reconfigure.Server{"n1": {{ID: "1", Zone: "b"}}},
+		Sources:   map[reconfigure.Source]reconfigure.Resolved{own: {ImageID: "v1", FlavorID: "f", NetworkID: "n"}},
+		States: map[string]reconfigure.NodeState{
+			"n1": {Flags: reconfigure.NodeIdle | reconfigure.NodeDrain, Reason: "reconfigure: update"},
+		},
+	}, []reconfigure.Request{{ID: 1, Mode: reconfigure.Update, Nodes: nodeset.Of("n1"), Submitted: time.Now()}})
+	if change, _ := p.Of("n1"); change.Action != reconfigure.Reboot {
+		t.Errorf("%+v", change)
+	}
+}
+
 func set[T comparable](all []T) map[T]bool {
 	found := map[T]bool{}
 	for _, v := range all {

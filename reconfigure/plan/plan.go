@@ -292,8 +292,8 @@ func (p *planner) asMade(node string, spec reconfigure.Spec) reconfigure.Spec {
 	if p.seen.FallsBack(p.cluster, node, is.FlavorID) {
 		spec.FlavorID = is.FlavorID
 	}
-	if spec.Admits(is.Placement) {
-		spec.Placement = p.seen.Desired[node].Placement
+	if entry := p.seen.Desired[node]; spec.Admits(is.Placement) && entry.Admits(is.Placement) {
+		spec.Placement = entry.Placement // else the entry says where it is not
 	}
 	return spec
 }
