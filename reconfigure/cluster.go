@@ -3,6 +3,7 @@ package reconfigure
 import (
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -65,6 +66,21 @@ type ExistingControl struct {
 	ByImage bool
 	// Command is the command of the site that configures nodes. Without it and ByImage, the playbooks do.
 	Command []string
+}
+
+// Path returns the folders of Slurm's programs there, as a value of PATH. Those beside the folder of slurm.conf are
+// where Slurm's own build installs them.
+func (c ExistingControl) Path() string {
+	prefix := path.Dir(path.Dir(c.SlurmConf))
+	folders := []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+	for _, other := range []string{"/opt/slurm", "/usr/local/slurm", strings.TrimSuffix(prefix, "/")} {
+		for _, kind := range []string{"/bin", "/sbin"} {
+			if folder := other + kind; !slices.Contains(folders, folder) {
+				folders = append(folders, folder)
+			}
+		}
+	}
+	return strings.Join(folders, ":")
 }
 
 // ExistingID is the id of the control node's Instance if the site runs it. No cloud has an instance with it.

@@ -83,8 +83,9 @@ def run(command, quiet=False):
 
 
 def environment():
-    # PATH is sudo's.
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+    # The key's line on the control node sets them.
+    given = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
+    return dict({"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, **given)
 
 
 def states(listers):

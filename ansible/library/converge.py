@@ -17,7 +17,7 @@ DOCUMENTATION = """
     module: converge
     short_description: brings a node into a declared state
     description:
-      - Creates folders, files, a key pair and mounts, and starts services, in this order. It changes only what differs.
+      - Creates users, folders, files, a key pair and mounts, and starts services, in this order. It changes only what differs.
       - All this is one module, because the cost of a run is tasks times hosts.
       - Where packages are missing it changes nothing and returns their names, so that they can be installed first.
     options:
@@ -27,6 +27,9 @@ DOCUMENTATION = """
       packages:
         description: names that must be installed; query is the command that prints the word installed for each installed one
         type: dict
+      users:
+        description: name and uid of system users; one that is missing is made, one with another uid gets this one
+        type: list
       folders:
         description: path, owner, group and mode; with keep, a folder that exists stays as it is
         type: list
@@ -85,6 +88,10 @@ ARGUMENTS = {
         "names": {"type": "list", "elements": "str", "required": True},
         "query": {"type": "list", "elements": "str", "required": True},
         "installed": {"type": "str", "required": True},
+    }},
+    "users": {"type": "list", "elements": "dict", "default": [], "options": {
+        "name": {"type": "str", "required": True},
+        "uid": {"type": "int", "required": True},
     }},
     "folders": {"type": "list", "elements": "dict", "default": [], "options": dict(OWNERSHIP, path={"type": "str", "required": True}, keep={"type": "bool", "default": False})},
     "files": {"type": "list", "elements": "dict", "default": [], "options": dict(
@@ -145,6 +152,19 @@ class Node:
             return self.module.run_command(packages["query"] + names)[1].splitlines() == [packages["installed"]] * len(names)
 
         return [] if there(packages["names"]) else [name for name in packages["names"] if not there([name])]
+
+    def user(self, wanted):
+        """Creates a system user, or changes its uid. Slurm's daemons trust SlurmUser's messages by the uid."""
+        name, uid = wanted["name"], str(wanted["uid"])
+        try:
+            there = pwd.getpwnam(name).pw_uid
+        except KeyError:
+            self.run("create the user %s" % name, ["useradd", "--system", "--uid", uid, "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", name])
+        else:
+            if str(there) == uid:
+                return
+            self.run("give the user %s the uid that it has on the control node" % name, ["usermod", "--uid", uid, name])
+        self.changes.append(name)
 
     def folder(self, wanted):
         if not os.path.isdir(wanted["path"]):
@@ -338,6 +358,8 @@ def with_mount(text, path, line):
 def converge(node, wanted):
     if wanted["apart"]:
         check_apart(**wanted["apart"])
+    for item in wanted["users"]:
+        node.user(item)
     for item in wanted["folders"]:
         node.folder(item)
     for item in wanted["files"]:

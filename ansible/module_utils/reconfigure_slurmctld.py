@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -21,15 +22,16 @@ class Failure(Exception):
 
 
 class Slurmctld:
-    """The daemon, and Slurm's commands."""
+    """The daemon, and Slurm's commands, with variables of their environment."""
 
-    def __init__(self):
+    def __init__(self, **environment):
+        self.environment = dict(os.environ, LC_ALL="C", **environment)
         self.systemd = os.path.isdir("/run/systemd/system")  # sd_booted(3)
 
     def run(self, argv, **env):
         """Returns the exit status and the output of a command."""
         try:
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, env=dict(os.environ, LC_ALL="C", **env), check=False)
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, env=dict(self.environment, **env), check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return 1, "", str(error)
         return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
@@ -65,7 +67,7 @@ class Slurmctld:
     def answers(self):
         """Waits until it answers, or has ended."""
         began = time.monotonic()
-        while self.run(["scontrol", "ping"])[0] != 0:
+        while not is_up(*self.run(["scontrol", "ping"])[:2], socket.gethostname()):
             waited = time.monotonic() - began
             if waited > 30 or waited > 5 and not self.runs():
                 return False
@@ -230,6 +232,13 @@ class Files:
             for name in os.listdir(folder) if os.path.isdir(folder) else []:
                 if unnamed.match(name):
                     os.unlink(os.path.join(folder, name))
+
+
+def is_up(status, out, host):
+    """Reports whether slurmctld of this host answers, from the answer of `scontrol ping`. With a backup slurmctld, the status is 0 if one of them answers."""
+    hosts = dict(re.findall(r"^Slurmctld\([^)]*\) at (\S+) is (\S+)", out, re.MULTILINE))
+    short = {name.partition(".")[0]: state for name, state in hosts.items()}
+    return status == 0 and (len(hosts) < 2 or short.get(host.partition(".")[0], "UP") == "UP")
 
 
 def sync(folder):

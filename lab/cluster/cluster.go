@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,8 @@ type Config struct {
 	// of the packages that the machine installs: see [image.ControlHost].
 	Packages string
 	Groups   []NodeGroup
+	// NodeEnviron is the environment of Lab.Command, in addition to the machine's; nil: Slurm is where the packages put it.
+	NodeEnviron []string
 	// Partitions are Slurm's; nil means one with all groups.
 	Partitions []Partition
 	// Log receives errors of the lab itself.
@@ -363,6 +366,9 @@ func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
 func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 	for _, s := range l.Servers() {
 		if s.Name == node {
+			if l.cfg.NodeEnviron != nil {
+				argv = slices.Concat([]string{"env"}, l.cfg.NodeEnviron, argv)
+			}
 			return l.Host.Command(s.ID, argv...)
 		}
 	}

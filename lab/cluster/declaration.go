@@ -54,8 +54,10 @@ type ControlNode struct {
 	Flavor            string `yaml:"flavor,omitempty"`
 	Network           string `yaml:"network,omitempty"`
 	FloatingIPNetwork string `yaml:"floating_ip_network,omitempty"`
-	// Existing is the host of a control node that the site runs; the other fields are then empty.
+	// Existing is the host of a control node that the site runs; the fields above are then empty.
 	Existing string `yaml:"existing,omitempty"`
+	// SlurmConf is the path of slurm.conf on that host; "" is /etc/slurm/slurm.conf.
+	SlurmConf string `yaml:"slurm_conf,omitempty"`
 	// Configure is nil, or how the nodes are configured: a word, or the words of a command.
 	Configure any `yaml:"configure,omitempty"`
 }

@@ -49,10 +49,11 @@ func (r *Runner) varsOf(c reconfigure.Cluster) map[string]any {
 		"slurm_scripts_key_directory": path.Join(folder, "keys"),
 		"slurm_scripts_log":           path.Join(folder, "keys", "reconfigure.log"),
 		"slurm_scripts_up":            path.Join(folder, "up"),
-		"slurm_scripts_path": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:" +
-			"/usr/local/slurm/bin:" + path.Join(path.Dir(dir), "bin"),
-		"slurm_user":            "{{ given.user }}",
-		"slurm_compute_folders": "{{ given.folders }}",
+		"slurm_scripts_path":          c.Control.Existing.Path(),
+		"slurm_scripts_conf":          conf,
+		"slurm_user":                  "{{ given.user }}",
+		"slurm_compute_folders":       "{{ given.folders }}",
+		"slurm_compute_users":         "{{ [{'name': given.user, 'uid': given.uid}] }}",
 		"munge_files": []map[string]any{{"path": "/etc/munge/munge.key", "secret64": "{{ given.munge_key }}",
 			"owner": "munge", "mode": "0400"}},
 	})
@@ -85,7 +86,8 @@ func (r *Runner) Attach(
 	vars := r.varsOf(c)
 	files := map[string]any{
 		"conf": c.Control.Existing.SlurmConf, "line": a.Line, "include": a.Include, "expect": a.Expect,
-		"restart": a.Restart, "work": path.Join(path.Dir(c.Control.Existing.SlurmConf), AttachWork), "dangers": dangers(a.Dangers), "repair": a.Repair,
+		"restart": a.Restart, "work": path.Join(path.Dir(c.Control.Existing.SlurmConf), AttachWork),
+		"dangers": dangers(a.Dangers), "repair": a.Repair, "path": c.Control.Existing.Path(),
 	}
 	playbook := detachPlaybook
 	switch {

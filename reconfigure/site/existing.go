@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -64,8 +63,7 @@ func (s Site) OnControlNode(ctx context.Context, program string, args ...string)
 
 // sshCommand returns the command. Slurm's programs may be in a folder that only login shells have in their PATH.
 func sshCommand(control reconfigure.ExistingControl, key string, words []string) process.Cmd {
-	remote := fmt.Sprintf("PATH=$PATH:/usr/local/bin:/opt/slurm/bin:/usr/local/slurm/bin:%s LC_ALL=C SLURM_CONF=%s",
-		path.Join(path.Dir(path.Dir(control.SlurmConf)), "bin"), control.SlurmConf)
+	remote := fmt.Sprintf("PATH=$PATH:%s LC_ALL=C SLURM_CONF=%s", control.Path(), control.SlurmConf)
 	for _, word := range words {
 		remote += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}

@@ -1,52 +1,38 @@
 package attach_test
 
 import (
-	"encoding/base64"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
-
-// mungeKey is binary, as Debian's package makes it.
-var mungeKey = encoded("\x00\xff\xfe" + strings.Repeat("a site's key, \x80", 20))
-
-func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-
-// sums returns the checksums, owners and modes of the files that an administrator finds on the control node.
-func sums(t *testing.T) string {
-	t.Helper()
-	const find = "find /etc /home /root /usr/local /opt -xdev " +
-		"\\( -path '*/.ansible' -o -path /home/alice -o -name reconfigure.log \\) -prune -o "
-	return lab.OnControl(t, "sh", "-c", find+"-type f -printf '%p %u %g %m ' -exec sha256sum {} \\; | "+
-		"sed 's/ [^ ]*$//' | sort; "+find+"-type l -printf '%p -> %l\n' | sort; "+find+"-type d -print | sort")
-}
 
 // TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, nodes
 // come and go for jobs.
 func TestAttachAndDetach(t *testing.T) {
 	own := lab.Job(t, "--partition=work", harness.Until)
 	lab.AwaitJob(t, own, "RUNNING")
-	before := sums(t)
+	before := lab.Sums(t, cluster.ControlNodeName)
 
 	if out, code := lab.Call(t, "plan", "attach"); code != 12 { // the site is not configless
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
-	if diff := cmp.Diff(before, sums(t)); diff != "" {
+	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("the plan changes files (-before +after):\n%s", diff)
 	}
 	t.Log(lab.Do(t, "attach"))
 	slurmctld := lab.OnControl(t, "pgrep", "-x", "slurmctld")
-	attached := sums(t)
+	attached := lab.Sums(t, cluster.ControlNodeName)
 	lab.Do(t, "attach")
 	if again := lab.OnControl(t, "pgrep", "-x", "slurmctld"); again != slurmctld {
 		t.Errorf("the second attachment starts slurmctld anew: %s, then %s", slurmctld, again)
 	}
-	if diff := cmp.Diff(attached, sums(t)); diff != "" {
+	if diff := cmp.Diff(attached, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("the second attachment changes files (-before +after):\n%s", diff)
 	}
 	lab.AssertRunning(t, own)
@@ -69,7 +55,7 @@ func TestAttachAndDetach(t *testing.T) {
 	}
 
 	// A reboot by Slurm makes the node anew.
-	reimage(t, "node02", two, "node01")
+	lab.Reimage(t, "node02", two, "node01")
 	lab.AssertNeverRestarted(t, two)
 	lab.AwaitQuiet(t)
 
@@ -87,40 +73,23 @@ func TestAttachAndDetach(t *testing.T) {
 	lab.AwaitQuiet(t)
 
 	t.Log(lab.Do(t, "detach"))
-	if diff := cmp.Diff(before, sums(t)); diff != "" {
+	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("after the detachment (-before +after):\n%s", diff)
 	}
 	if _, err := lab.NodeState("node01"); err == nil {
 		t.Error("slurmctld still knows node01")
 	}
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, sums(t)); diff != "" {
+	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("after the second detachment (-before +after):\n%s", diff)
 	}
 	lab.AssertRunning(t, own)
-	lab.LetGo(t, static)
+	lab.LetGo(t, existing.Static)
 	lab.AwaitJob(t, own, "COMPLETED")
-	lab.On(t, static, "rm", "/tmp/go")
+	lab.On(t, existing.Static, "rm", "/tmp/go")
 	if server, ok := lab.Server(cluster.ControlNodeName); !ok || server.Status != "ACTIVE" {
 		t.Errorf("the site's control node is %+v", server)
 	}
-}
-
-// reimage has Slurm reboot a node on which a job with Until runs, which ends at the first of its nodes. The next job
-// there runs on a new instance.
-func reimage(t *testing.T, node, job, first string) {
-	t.Helper()
-	before := lab.Identities(t, node)
-	lab.OnControl(t, "scontrol", "reboot", "asap", "nextstate=resume", "reason=reimage", node)
-	next := lab.Job(t, "--partition=burst", "--nodelist="+node, harness.Until)
-	lab.LetGo(t, first)
-	lab.AwaitJob(t, job, "COMPLETED")
-	lab.AwaitJob(t, next, "RUNNING")
-	if after := lab.Identities(t, node); after[node].Boot == before[node].Boot {
-		t.Errorf("%s is not new: %+v", node, after)
-	}
-	lab.LetGo(t, node)
-	lab.AwaitJob(t, next, "COMPLETED")
 }
 
 func errorText(err error) string {

@@ -43,7 +43,7 @@ for node in task["nodes"]:
 // and then runs there. After that a reboot by Slurm makes the node anew.
 func TestACommandOfTheSiteConfiguresTheNodes(t *testing.T) {
 	generation.OnlyFull(t)
-	before := sums(t)
+	before := lab.Sums(t, cluster.ControlNodeName)
 	program, refused := filepath.Join(lab.Site, "join"), filepath.Join(lab.Site, "refused")
 	for path, text := range map[string]string{program: join, refused: "node01\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
@@ -70,11 +70,11 @@ func TestACommandOfTheSiteConfiguresTheNodes(t *testing.T) {
 		state, err := lab.JobState(job)
 		return state == "RUNNING", "job is " + state + " " + errorText(err)
 	})
-	reimage(t, "node01", job, "node01")
+	lab.Reimage(t, "node01", job, "node01")
 	lab.AwaitQuiet(t)
 	lab.Do(t, "destroy", "--yes")
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, sums(t)); diff != "" {
+	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("after the detachment (-before +after):\n%s", diff)
 	}
 }

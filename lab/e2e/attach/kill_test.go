@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
@@ -15,7 +17,7 @@ func TestKilledAndRepeated(t *testing.T) {
 	generation.OnlyFull(t)
 	own := lab.Job(t, "--partition=work", harness.Until)
 	lab.AwaitJob(t, own, "RUNNING")
-	before := sums(t)
+	before := lab.Sums(t, cluster.ControlNodeName)
 	const line = "grep -q '^Include eiffel' /etc/slurm/slurm.conf"
 	for _, moment := range []string{
 		"[ -e /etc/slurm/eiffel/bin/resume.sh ]", "[ -e /etc/slurm/eiffel/work/deploy/stopped ] || " + line, line,
@@ -23,9 +25,9 @@ func TestKilledAndRepeated(t *testing.T) {
 		kill(t, "attach", moment)
 	}
 	lab.Do(t, "attach")
-	attached := sums(t)
+	attached := lab.Sums(t, cluster.ControlNodeName)
 	lab.Do(t, "attach")
-	if diff := cmp.Diff(attached, sums(t)); diff != "" {
+	if diff := cmp.Diff(attached, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("once more, attach changes files (-before +after):\n%s", diff)
 	}
 	if state := lab.State(t, "node01"); state != "IDLE+CLOUD+POWERED_DOWN" {
@@ -37,14 +39,14 @@ func TestKilledAndRepeated(t *testing.T) {
 		kill(t, "detach", moment)
 	}
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, sums(t)); diff != "" {
+	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
 		t.Errorf("after the detachment (-before +after):\n%s", diff)
 	}
 	lab.OnControl(t, "scontrol", "ping")
 	lab.AssertRunning(t, own)
-	lab.LetGo(t, static)
+	lab.LetGo(t, existing.Static)
 	lab.AwaitJob(t, own, "COMPLETED")
-	lab.On(t, static, "rm", "/tmp/go")
+	lab.On(t, existing.Static, "rm", "/tmp/go")
 }
 
 // kill starts a command, and kills it when a condition is true on the control node.

@@ -38,6 +38,9 @@ DOCUMENTATION = """
       work:
         description: a folder on the same file system
         required: true
+      path:
+        description: PATH of Slurm's commands; they get the path of slurm.conf, too
+        required: true
       dangers:
         description: as for run_slurmctld
         type: list
@@ -183,13 +186,14 @@ def main():
             "restart": {"type": "bool", "default": False},
             "repair": {"type": "bool", "default": False},
             "work": {"type": "path", "required": True},
+            "path": {"type": "str", "required": True},
             "dangers": {"type": "list", "elements": "dict"},
             "unknown": {"type": "str", "default": ""},
             "result": {"type": "path", "default": "/run/reconfigure-slurmctld.json"},
         },
     )
     params = dict(module.params, directory=os.path.dirname(module.params["conf"]))
-    reconfigure_slurmctld.exit_with(module, lambda: answer(Slurmctld(), params))
+    reconfigure_slurmctld.exit_with(module, lambda: answer(Slurmctld(PATH=params["path"], SLURM_CONF=params["conf"]), params))
 
 
 if __name__ == "__main__":

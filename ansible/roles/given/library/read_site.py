@@ -25,6 +25,7 @@ DOCUMENTATION = """
 
 # Files that slurmd reads beside slurm.conf, if there.
 OTHERS = ("cgroup.conf", "gres.conf", "topology.conf", "topology.yaml", "acct_gather.conf", "job_container.conf", "mpi.conf", "oci.conf", "helpers.conf", "plugstack.conf")
+PACKAGED = "/etc/slurm"
 INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE | re.MULTILINE)
 HOST = re.compile(r"^\s*(?:SlurmctldHost|ControlMachine)\s*=\s*([^\s#]+)", re.IGNORECASE | re.MULTILINE)
 
@@ -50,6 +51,13 @@ def configuration(conf):
         if os.path.isfile(path):
             found[path] = read(path)
     return "\n".join(texts), found
+
+
+def placed(files, conf):
+    """Returns the files by their paths on a node: those of the control node and, for a slurm.conf elsewhere, also those of /etc/slurm, where slurmd of the packages looks for it."""
+    folder = os.path.dirname(conf)
+    own = {os.path.join(PACKAGED, os.path.relpath(path, folder)): text for path, text in files.items() if path.startswith(folder + "/")}
+    return dict(files, **own)
 
 
 def setting(text, name, default):
@@ -84,6 +92,7 @@ def main():
     )
     try:
         text, files = configuration(module.params["conf"])
+        files = placed(files, module.params["conf"])
         key = base64.b64encode(read(module.params["key"])).decode()
         user = setting(text, "SlurmUser", "root")
         uid = pwd.getpwnam(user).pw_uid if not user.isdigit() else int(user)

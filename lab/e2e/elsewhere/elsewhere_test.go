@@ -1,0 +1,80 @@
+// Package elsewhere_test attaches on a lab to a cluster whose Slurm is not where packages put it: slurm.conf and the
+// commands are below /opt/slurm, SlurmUser has another uid than on the nodes' image, the site's node is configless, and
+// there is a backup slurmctld.
+package elsewhere_test
+
+import (
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+var lab = existing.Lab{Elsewhere: true}
+
+func TestMain(m *testing.M) {
+	name, network := "elsewhere", "10.85.0.1/24"
+	if os.Getenv(harness.ReleaseVariable) == harness.Trixie {
+		name, network = "elsewhere-13", "10.86.0.1/24"
+	}
+	os.Exit(lab.Main(m, cluster.Config{Name: name, Gateway: netip.MustParsePrefix(network)}))
+}
+
+// TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, two
+// nodes come and go, one of them anew.
+func TestAttachAndDetach(t *testing.T) {
+	own := lab.Job(t, "--partition=work", harness.Until)
+	lab.AwaitJob(t, own, "RUNNING")
+	hosts := []string{cluster.ControlNodeName, existing.Backup}
+	before := map[string]string{}
+	for _, host := range hosts {
+		before[host] = lab.Sums(t, host)
+	}
+	unchanged := func(when string, hosts ...string) {
+		t.Helper()
+		for _, host := range hosts {
+			if diff := cmp.Diff(before[host], lab.Sums(t, host)); diff != "" {
+				t.Errorf("%s, on %s (-before +after):\n%s", when, host, diff)
+			}
+		}
+	}
+
+	out, code := lab.Call(t, "plan", "attach")
+	if code != 12 || !strings.Contains(out, "there is a backup slurmctld") || strings.Contains(out, "not configless") {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	unchanged("after the plan", hosts...)
+	lab.Do(t, "attach")
+	lab.AssertRunning(t, own)
+	if out := lab.Do(t, "deploy"); strings.Contains(out, "failed") {
+		t.Errorf("deploy:\n%s", out)
+	}
+
+	two := lab.Job(t, "--partition=burst", "--nodes=2", harness.Until)
+	lab.AwaitJob(t, two, "RUNNING")
+	if uids := lab.On(t, "node01", "id", "-u", "slurm") + " " + lab.OnControl(t, "id", "-u", "slurm"); uids != "981 981" {
+		t.Errorf("SlurmUser's uids on the new node and on the control node are %s", uids)
+	}
+	if out := lab.Do(t, "status"); !strings.Contains(out, "node01") {
+		t.Errorf("status:\n%s", out)
+	}
+	lab.Reimage(t, "node02", two, "node01")
+	lab.AssertNeverRestarted(t, two)
+	lab.AwaitQuiet(t)
+
+	lab.Do(t, "detach")
+	unchanged("after the detachment", hosts...)
+	if _, err := lab.NodeState("node01"); err == nil {
+		t.Error("slurmctld still knows node01")
+	}
+	lab.AssertRunning(t, own)
+	lab.LetGo(t, existing.Static)
+	lab.AwaitJob(t, own, "COMPLETED")
+	lab.On(t, existing.Static, "rm", "/tmp/go")
+}

@@ -1,0 +1,280 @@
+// Package existing has clusters that the project's playbooks did not make, for tests of attach: another hand sets up
+// their control node and their static node.
+package existing
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/keypairs"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+// Static is the site's own node, and Backup the host of the backup slurmctld, if there is one.
+const (
+	Static = "static1"
+	Backup = "ctl2"
+)
+
+// mungeKey is binary, as Debian's package makes it.
+var mungeKey = encoded("\x00\xff\xfe" + strings.Repeat("a site's key, \x80", 20))
+
+func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// Lab is a lab whose cluster is set up by a script.
+type Lab struct {
+	harness.Lab
+	// Elsewhere is a site with its own build of Slurm: the commands and slurm.conf are below Prefix, SlurmUser has
+	// another uid, the nodes are configless, and there is a backup slurmctld. Otherwise Slurm is where Debian's packages
+	// put it.
+	Elsewhere bool
+}
+
+// Prefix is the folder of Slurm's own build.
+const Prefix = "/opt/slurm"
+
+// uid is SlurmUser's in Lab.Elsewhere. That of Debian's packages is 64030.
+const uid = "981"
+
+// SlurmConf returns the path of slurm.conf.
+func (l *Lab) SlurmConf() string {
+	if l.Elsewhere {
+		return Prefix + "/etc/slurm.conf"
+	}
+	return "/etc/slurm/slurm.conf"
+}
+
+// Main sets the cluster up, runs the tests and returns the exit code, as [harness.Lab.Main] does.
+func (l *Lab) Main(m *testing.M, cfg cluster.Config) int {
+	l.Deploy = l.setUp
+	cfg.Groups = []cluster.NodeGroup{cluster.Group("cloud", "node", 0, 2)}
+	cfg.Partitions = []cluster.Partition{{Name: "burst", Groups: []string{"cloud"}}}
+	if l.Elsewhere {
+		cfg.NodeEnviron = []string{"SLURM_CONF=" + l.SlurmConf(), "PATH=" + Prefix + "/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	}
+	return l.Lab.Main(m, cfg, nil)
+}
+
+// Sums returns the checksums, owners and modes of the files that an administrator finds on a node.
+func (l *Lab) Sums(t *testing.T, node string) string {
+	t.Helper()
+	const find = "find /etc /home /root /usr/local /opt -xdev " +
+		"\\( -path '*/.ansible' -o -path /home/alice -o -name reconfigure.log \\) -prune -o "
+	return l.On(t, node, "sh", "-c", find+"-type f -printf '%p %u %g %m ' -exec sha256sum {} \\; | "+
+		"sed 's/ [^ ]*$//' | sort; "+find+"-type l -printf '%p -> %l\n' | sort; "+find+"-type d -print | sort")
+}
+
+// Reimage has Slurm reboot a node on which a job with Until runs, which ends at the first of its nodes. The next job
+// there runs on a new instance.
+func (l *Lab) Reimage(t *testing.T, node, job, first string) {
+	t.Helper()
+	before := l.Identities(t, node)
+	l.OnControl(t, "scontrol", "reboot", "asap", "nextstate=resume", "reason=reimage", node)
+	next := l.Job(t, "--partition=burst", "--nodelist="+node, harness.Until)
+	l.LetGo(t, first)
+	l.AwaitJob(t, job, "COMPLETED")
+	l.AwaitJob(t, next, "RUNNING")
+	if after := l.Identities(t, node); after[node].Boot == before[node].Boot {
+		t.Errorf("%s is not new: %+v", node, after)
+	}
+	l.LetGo(t, node)
+	l.AwaitJob(t, next, "COMPLETED")
+}
+
+// written is the slurm.conf of a site, as an administrator writes it: tabs, upper case, a continued line, a byte not of
+// UTF-8, and no newline at the end.
+const written = "# Slurm of the university, M\xfcnster\r\n" + `ClusterName=university
+SlurmctldHost=ctl
+SlurmUser=slurm
+AuthType=auth/munge
+StateSaveLocation=/var/spool/slurm-state
+SLURMDSPOOLDIR=/var/spool/slurmd.site	# on each node
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=5
+KillWait=\
+5
+NodeName=DEFAULT CPUs=2 RealMemory=500
+Include site/nodes.conf
+# end`
+
+// conf returns the slurm.conf.
+func (l *Lab) conf() string {
+	if !l.Elsewhere {
+		return written
+	}
+	text := strings.ReplaceAll(written, "SlurmctldHost=ctl\n",
+		"SlurmctldHost=ctl\nSlurmctldHost="+Backup+"\nSlurmctldParameters=enable_configless,idle_on_node_suspend,cloud_reg_addrs\n")
+	// A configless slurmctld sends files of its own folder only.
+	return strings.ReplaceAll(text, "Include site/", "Include ")
+}
+
+// install is what the site's administrator did on each node.
+const install = `set -e
+printf '%%s' "$hosts" >>/etc/hosts
+base64 -d >/etc/munge/munge.key <<END
+%[1]s
+END
+chown munge:munge /etc/munge/munge.key
+chmod 0400 /etc/munge/munge.key
+%[3]s
+mkdir -p "$etc/site" /var/log/slurm /var/spool/slurm-state /var/spool/slurmd.site
+chown slurm: /var/log/slurm /var/spool/slurm-state
+base64 -d >"$etc/slurm.conf" <<END
+%[2]s
+END
+cat >"$etc/$nodes" <<END
+nodename = static1 NodeAddr=$static State=UNKNOWN
+PartitionName=work Nodes=static1 Default=YES MaxTime=INFINITE
+END
+echo CgroupPlugin=$plugin >"$etc/cgroup.conf"
+service munge restart
+`
+
+// own moves Slurm's programs and gives SlurmUser another uid. Who reads the packages' slurm.conf finds no slurmctld.
+const own = `usermod --uid ` + uid + ` slurm
+mkdir -p ` + Prefix + `/bin ` + Prefix + `/etc
+for name in scontrol squeue sinfo sbatch srun scancel; do mv /usr/bin/$name ` + Prefix + `/bin/; done
+printf 'ClusterName=example\nSlurmctldHost=nowhere\n' >/etc/slurm/slurm.conf`
+
+// setUp makes the servers as a person would, sets up Slurm by a script, and logs in to the control node once.
+func (l *Lab) setUp(ctx context.Context) error {
+	names := []string{cluster.ControlNodeName, Static}
+	start := map[string]string{cluster.ControlNodeName: "service slurmctld restart", Static: "service slurmd restart"}
+	if l.Elsewhere {
+		names = append(names, Backup)
+		ctld := "echo 'SLURMCTLD_OPTIONS=\"-f " + l.SlurmConf() + "\"' >/etc/default/slurmctld && service slurmctld restart"
+		start = map[string]string{cluster.ControlNodeName: ctld, Backup: ctld,
+			Static: "rm -r " + path.Dir(l.SlurmConf()) + " && slurmd --conf-server ctl"}
+	}
+	addresses, err := l.makeServers(ctx, names...)
+	if err != nil {
+		return err
+	}
+	var hosts string
+	for i, name := range names {
+		hosts += addresses[i] + " " + name + "\n"
+	}
+	for _, node := range names {
+		if err := l.install(ctx, node, hosts, addresses[slices.Index(names, Static)], start[node]); err != nil {
+			return err
+		}
+	}
+	d := l.Declaration
+	d.ControlNode = cluster.ControlNode{Existing: addresses[0]}
+	if l.Elsewhere {
+		d.ControlNode.SlurmConf = l.SlurmConf()
+	}
+	d.Slurm.Extra = nil
+	if err := l.Declare(d); err != nil {
+		return err
+	}
+	out, err := l.OnControlHost(ctx, l.Site, "ssh", "-o", "StrictHostKeyChecking=accept-new",
+		"debian@"+addresses[0], "true").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the first login: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (l *Lab) install(ctx context.Context, node, hosts, static, start string) error {
+	plugin, more, nodes := "cgroup/v1", "", "site/nodes.conf" // no cgroup file system is there
+	if os.Getenv(harness.ReleaseVariable) == harness.Trixie {
+		plugin = "disabled"
+	}
+	if l.Elsewhere {
+		more, nodes = own, "nodes.conf"
+	}
+	script := fmt.Sprintf(install, mungeKey, encoded(l.conf()), more) + start
+	for ctx.Err() == nil {
+		if l.Command(node, "test", "-e", "/run/sshd.pid").Run() == nil {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	out, err := l.Command(node, "env", "hosts="+hosts, "static="+static, "plugin="+plugin, "nodes="+nodes,
+		"etc="+path.Dir(l.SlurmConf()), "sh", "-c", script).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("set up %s: %w\n%s", node, err, out)
+	}
+	return nil
+}
+
+// makeServers makes servers that Terraform does not know, and returns their addresses.
+func (l *Lab) makeServers(ctx context.Context, names ...string) (addresses []string, err error) {
+	url, err := os.ReadFile(l.CloudsFile())
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(url), "auth_url:")
+	endpoint := strings.Trim(strings.Fields(rest)[0], `"'`)
+	provider, err := openstack.AuthenticatedClient(ctx, gophercloud.AuthOptions{IdentityEndpoint: endpoint,
+		Username: "lab", Password: cluster.Password, DomainName: "Default", TenantName: "lab", AllowReauth: true})
+	if err != nil {
+		return nil, err
+	}
+	region := gophercloud.EndpointOpts{Region: "RegionOne"}
+	compute, err := openstack.NewComputeV2(provider, region)
+	if err != nil {
+		return nil, err
+	}
+	network, err := openstack.NewNetworkV2(provider, region)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := networks.List(network, networks.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nets, err := networks.ExtractNetworks(pages)
+	if err != nil {
+		return nil, err
+	}
+	pages, err = flavors.ListDetail(compute, nil).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := flavors.ExtractFlavors(pages)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := keypairs.Create(ctx, compute, keypairs.CreateOpts{Name: "university",
+		PublicKey: l.Declaration.KeyPair.PublicKey}).Extract(); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, err := servers.Create(ctx, compute, keypairs.CreateOptsExt{KeyName: "university",
+			CreateOptsBuilder: servers.CreateOpts{Name: name, ImageRef: cluster.ImageID(cluster.ImageV1),
+				FlavorRef: sizes[0].ID, Networks: []servers.Network{{UUID: nets[0].ID}}}}, nil).Extract(); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names {
+		for {
+			if s, ok := l.Server(name); ok && s.Status == "ACTIVE" {
+				addresses = append(addresses, s.Addresses[0].String())
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return addresses, ctx.Err()
+}
