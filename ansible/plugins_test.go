@@ -77,6 +77,25 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
+// TestConvergeGivesUsersTheirUids uses doubles of useradd and usermod.
+func TestConvergeGivesUsersTheirUids(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"useradd", "usermod"} {
+		write(t, filepath.Join(dir, name), "#!/bin/sh\necho \"${0##*/} $*\" >>"+dir+"/calls\n")
+		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said, err := local(t, "localhost", `
+    - converge: {users: [{name: root, uid: 0}, {name: daemon, uid: 981}, {name: no-such-user, uid: 982}]}
+`, "PATH="+dir+":"+os.Getenv("PATH"))
+	want := "usermod --uid 981 daemon\n" +
+		"useradd --system --uid 982 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin no-such-user\n"
+	if diff := cmp.Diff(want, read(t, filepath.Join(dir, "calls"))); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s\n%s", err, diff, said)
+	}
+}
+
 // TestTheHardwareOfANodeIsReported uses a double of slurmd, one that fails, and none.
 func TestTheHardwareOfANodeIsReported(t *testing.T) {
 	for script, want := range map[string]string{

@@ -68,12 +68,15 @@ type ExistingControl struct {
 	Command []string
 }
 
-// Path returns the folders of Slurm's programs there, as a value of PATH. Those beside the folder of slurm.conf are
-// where Slurm's own build installs them.
+// Path returns the folders of Slurm's programs there, as a value of PATH. Slurm's own build installs the programs and
+// slurm.conf in folders below one prefix.
 func (c ExistingControl) Path() string {
-	prefix := path.Dir(path.Dir(c.SlurmConf))
 	folders := []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
-	for _, other := range []string{"/opt/slurm", "/usr/local/slurm", strings.TrimSuffix(prefix, "/")} {
+	prefixes := []string{"/opt/slurm", "/usr/local/slurm"}
+	if prefix, ok := strings.CutSuffix(path.Dir(c.SlurmConf), "/etc"); ok && prefix != "" {
+		prefixes = append(prefixes, prefix)
+	}
+	for _, other := range prefixes {
 		for _, kind := range []string{"/bin", "/sbin"} {
 			if folder := other + kind; !slices.Contains(folders, folder) {
 				folders = append(folders, folder)

@@ -98,3 +98,19 @@ func TestPlanOfOneShard(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestPathOfAnExistingControlNode(t *testing.T) {
+	const always = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/opt/slurm/sbin:" +
+		"/usr/local/slurm/bin:/usr/local/slurm/sbin"
+	for conf, want := range map[string]string{
+		"/etc/slurm/slurm.conf":       always,
+		"/opt/slurm/etc/slurm.conf":   always,
+		"/apps/slurm/etc/slurm.conf":  always + ":/apps/slurm/bin:/apps/slurm/sbin",
+		"/slurm/slurm.conf":           always,
+		"/usr/local/slurm/slurm.conf": always,
+	} {
+		if got := (reconfigure.ExistingControl{SlurmConf: conf}).Path(); got != want {
+			t.Errorf("%s: %s, want %s", conf, got, want)
+		}
+	}
+}

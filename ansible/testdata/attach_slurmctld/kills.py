@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import socket
 import sys
 import tempfile
 
@@ -21,14 +22,14 @@ def files(text):
 class World(steps.Host):
     """The control node of a site."""
 
-    def __init__(self, text, jobs=False):
+    def __init__(self, text, jobs=False, backup=False):
         super().__init__(base)
         os.mkdir(self.etc)
         for name, content in files(text).items():
             with open(os.path.join(self.etc, name), "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(content)
         os.chmod(os.path.join(self.etc, "slurm.conf"), 0o640)
-        self.jobs = jobs
+        self.jobs, self.backup = jobs, backup
         self.running = self.there()
 
     def place(self, root):
@@ -84,6 +85,8 @@ class Daemon(module.Slurmctld):
             return 0, "7\n" if self.world.jobs else "", ""
         if argv[0] == "timeout":
             return 1, "fatal: a bad setting\n", ""
+        if self.world.backup and argv[0] == "scontrol":  # it answers also while this host's slurmctld is down
+            return 0, "Slurmctld(primary) at %s is %s\nSlurmctld(backup) at other is UP\n" % (socket.gethostname(), "UP" if running else "DOWN"), ""
         return (0 if running else 1), "", ""
 
 
@@ -139,6 +142,11 @@ def refusals(restart):
     result, _ = world.call(GOOD, restart)
     if "somebody has edited it" not in result.get("msg", "") or "eiffel.conf" in world.there():
         sys.exit("edited: %s, %s" % (result, world.there()))
+    world = World(None, backup=True)
+    result, _ = world.call(BAD, restart)
+    if "does not accept the new configuration; the site's own is restored" not in result.get("msg", ""):
+        sys.exit("with a backup slurmctld: %s" % result)
+    check(world, "with a backup slurmctld", files(None))
     print("refused")
 
 

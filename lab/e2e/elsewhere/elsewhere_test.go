@@ -21,7 +21,7 @@ var lab = existing.Lab{Elsewhere: true}
 func TestMain(m *testing.M) {
 	name, network := "elsewhere", "10.85.0.1/24"
 	if os.Getenv(harness.ReleaseVariable) == harness.Trixie {
-		name, network = "elsewhere-13", "10.86.0.1/24"
+		name, network = "elsewhere13", "10.87.0.1/24"
 	}
 	os.Exit(lab.Main(m, cluster.Config{Name: name, Gateway: netip.MustParsePrefix(network)}))
 }
