@@ -34,7 +34,7 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
     control_host:
       {address: 192.0.2.10, port: 2222, user: eiffel, directory: "/opt/a 'quoted' dir", host_key: %[1]s me@one,
        authorized_keys: ~/%[2]s, others: [{address: 192.0.2.11, port: 22, host_key: "%[1]s"}]}
-    converged: {public_key: %[1]s}
+    slurm_scripts_public_key: "%[1]s"
     %[3]s
   tasks:
     - import_role: {name: slurm_scripts, tasks_from: authorize}

@@ -37,19 +37,21 @@ func TestTheShippedHealthChecksAreThose(t *testing.T) {
 	}
 }
 
-// TestNoServiceStartsOnAnUnhealthyNode has a service manager that only records its calls.
+// TestNoServiceStartsOnAnUnhealthyNode has a service manager that only records its calls. munge runs from the boot on.
 func TestNoServiceStartsOnAnUnhealthyNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		check  string // the exit status of the health check
 		active string // that of a query for slurmd
 		starts string
 		event  string
+		limit  int
 	}{
-		"unhealthy":             {"93", "3", "", `"unhealthy": true`},
-		"healthy":               {"0", "3", "start", ""},
-		"slurmd runs already":   {"93", "0", "", ""},
-		"it cannot be run":      {"127", "3", "", `"unhealthy": false`},
-		"slurmd fails to start": {"0", "3", "fails", `"unhealthy": false`},
+		"unhealthy":             {"93", "3", "", `"unhealthy": true`, 60},
+		"healthy":               {"0", "3", "start", "", 60},
+		"slurmd runs already":   {"93", "0", "", "", 60},
+		"it cannot be run":      {"127", "3", "", `"unhealthy": false`, 60},
+		"slurmd fails to start": {"0", "3", "fails", `"unhealthy": false`, 60},
+		"it takes too long":     {"0$(sleep 2)", "3", "", `"message": "slurmd is not started: `, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -60,6 +62,7 @@ func TestNoServiceStartsOnAnUnhealthyNode(t *testing.T) {
 			for _, manager := range []string{"systemctl", "service", "update-rc.d"} {
 				program(t, filepath.Join(dir, manager), fmt.Sprintf(`#!/bin/sh
 case " $* " in
+  *" munge "*) exit 0 ;;
   *" is-active "* | *" status "*) exit %s ;;
   *" is-enabled "*) exit 1 ;;
   *" start "*) echo start >>%s/calls; exit %d ;;
@@ -70,8 +73,8 @@ esac
 			events := filepath.Join(dir, "events")
 			said, err := local(t, "localhost", fmt.Sprintf(`
     - name: Start slurmd
-      converge: {services: [{name: slurmd, boot: false}], health: %s/check}
-`, dir), "PATH="+dir+":"+os.Getenv("PATH"), "RECONFIGURE_EVENTS="+events,
+      converge: {services: [{name: munge}, {name: slurmd, boot: false}], health: %s/check, limit: %d}
+`, dir, tc.limit), "PATH="+dir+":"+os.Getenv("PATH"), "RECONFIGURE_EVENTS="+events,
 				"ANSIBLE_CALLBACK_PLUGINS="+mustAbs(t, "callback_plugins"), "ANSIBLE_CALLBACKS_ENABLED=reconfigure_events")
 			if (err != nil) != (tc.event != "") {
 				t.Fatalf("%v\n%s", err, said)

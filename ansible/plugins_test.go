@@ -201,7 +201,7 @@ spec = importlib.util.spec_from_file_location("converge", "library/converge.py")
 converge = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(converge)
 tasks = yaml.safe_load(open("roles/slurm_compute/tasks/configure.yml"))
-start = next(t for t in tasks if t["name"] == "Start slurmd")["converge"]["services"][0]
+start = next(t for t in tasks if t["name"] == "Write the files and start slurmd")["converge"]["services"][-1]
 systemd, enabled, runs = (word == "yes" for word in sys.argv[1:])
 calls = []
 class Module:
@@ -368,14 +368,12 @@ func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 func TestANodeCannotSetVariablesOfOtherHosts(t *testing.T) {
 	dir := t.TempDir()
 	attacker := filepath.Join(dir, "library")
-	for _, name := range []string{"converge", "node_platform"} {
-		write(t, filepath.Join(attacker, name+".py"), `
+	write(t, filepath.Join(attacker, "converge.py"), `
 from ansible.module_utils.basic import AnsibleModule
 AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_key="a key",
     ansible_facts={"os_family": "Debian", "service_mgr": "x", "evil": 1},
     add_host={"host_name": "h2", "groups": ["evil"], "host_vars": {"evil": 1}}, add_group="evil")
 `)
-	}
 	const tasks = `
     - wait_for_node: {families: [Debian]}
     - converge: {}

@@ -275,6 +275,12 @@ func (g NodeGroup) Sources() []Source {
 // FallbackSources are the sources with a fallback flavor.
 func (g NodeGroup) FallbackSources() []Source { return g.Sources()[1:] }
 
+// HealthTime returns the longest time of all health checks of a node.
+func (g NodeGroup) HealthTime() time.Duration {
+	const killAfter = 5 * time.Second // of timeout(1) in ansible/health/run
+	return time.Duration(len(g.HealthChecks)) * (g.HealthLimit + killAfter)
+}
+
 // Node returns the name of the i-th node, counted from 1.
 func (g NodeGroup) Node(i int) string { return fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i) }
 

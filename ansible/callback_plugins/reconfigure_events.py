@@ -47,7 +47,8 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result):
         if "installs" in result._task.tags:
             self._installed(result)
-        if "last" in result._task.tags:
+        # A later play installs the missing packages, and runs the task again.
+        if "last" in result._task.tags and not result._result.get("missing"):
             self._write(event="done", host=result._host.get_name(), hardware=result._result.get("hardware", ""), clock=_ahead(result._result.get("time")))
 
     def _installed(self, result):

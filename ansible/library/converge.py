@@ -49,8 +49,11 @@ DOCUMENTATION = """
         description: services that must run, now and, unless boot is false, after each boot; with boot false they do not start at boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
       health:
-        description: the program that checks the node's health; it runs before the services, unless one of them runs already. If it fails, no service starts, and the module fails as unhealthy
+        description: the program that checks the node's health; it runs before the last service, unless that runs already. If it fails, that service does not start, and the module fails as unhealthy
         type: str
+      limit:
+        description: seconds after which the last service is not started, and the module fails; 0 is no limit
+        type: int
       hardware:
         description: return the node's hardware as slurmd detects it
         type: bool
@@ -125,6 +128,7 @@ ARGUMENTS = {
         "restart_for": {"type": "list", "elements": "str", "default": []},
     }},
     "health": {"type": "str", "default": ""},
+    "limit": {"type": "int", "default": 0},
     "hardware": {"type": "bool", "default": False},
 }
 
@@ -142,6 +146,7 @@ class Node:
 
     def __init__(self, module):
         self.module = module
+        self.began = time.monotonic()
         self.changes = []
         self.restarted = []
         self.systemd = os.path.isdir("/run/systemd/system")  # sd_booted(3)
@@ -369,9 +374,13 @@ def converge(node, wanted):
     public_key = node.key(wanted["key"]) if wanted["key"] else ""
     for path in wanted["mounts"]["paths"] if wanted["mounts"] else []:
         node.mount(path, wanted["mounts"]["server"], wanted["mounts"]["options"])
-    if wanted["health"] and not any(node.runs(item["name"]) for item in wanted["services"]):
-        node.healthy(wanted["health"])
-    for item in wanted["services"]:
+    for item in wanted["services"][:-1]:
+        node.service(item)
+    for item in wanted["services"][-1:]:
+        if wanted["health"] and not node.runs(item["name"]):
+            node.healthy(wanted["health"])
+        if wanted["limit"] and time.monotonic() - node.began > wanted["limit"]:
+            raise Failure("%s is not started: the node was not ready within %d seconds" % (item["name"], wanted["limit"]))
         node.service(item)
     return public_key
 

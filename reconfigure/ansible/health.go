@@ -9,12 +9,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// healthFiles returns the files of a node's health checks, and the program on the node that runs them; none if its
-// group declares no check. A script of the site has precedence over a shipped one with its name.
-func healthFiles(c reconfigure.Cluster, node string) (files []siteFile, program string) {
+// healthFiles returns the files of a node's health checks, the program on the node that runs them, and the most seconds
+// that it takes; none if its group declares no check. A script of the site has precedence over a shipped one with its name.
+func healthFiles(c reconfigure.Cluster, node string) (files []siteFile, program string, seconds int) {
 	g, ok := c.GroupOf(node)
 	if !ok || len(g.HealthChecks) == 0 {
-		return nil, ""
+		return nil, "", 0
 	}
 	const encoded = ", rstrip=false) | b64encode }}"
 	at := func(name string) string { return reconfigure.HealthFolder + "/" + name }
@@ -28,7 +28,7 @@ func healthFiles(c reconfigure.Cluster, node string) (files []siteFile, program 
 			"{{ lookup('ansible.builtin.file', lookup('ansible.builtin.first_found', [site_folder | default(playbook_dir) ~ " +
 				"'/files/health/" + name + "', playbook_dir ~ '/health/" + name + "'])" + encoded})
 	}
-	return files, at("run")
+	return files, at("run"), int(g.HealthTime() / time.Second)
 }
 
 // healthSettings returns the file that ansible/health/run reads. Its values have no quotes.

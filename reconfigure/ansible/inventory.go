@@ -48,6 +48,7 @@ type hostVars struct {
 	// Health has the files of the node's health checks, in the same form, and HealthProgram the program that runs them.
 	Health        []siteFile `json:"health_files,omitempty"`
 	HealthProgram string     `json:"health_program,omitempty"`
+	HealthSeconds int        `json:"health_seconds,omitempty"`
 }
 
 // siteFile is a file for the node; its fields are Ansible templates.
@@ -100,7 +101,7 @@ func newInventory(
 			}
 			if own := inv.hosts[node]; nodeGroup != reconfigure.ControlGroup {
 				own.Site = siteFiles(site, node)
-				own.Health, own.HealthProgram = healthFiles(c, node)
+				own.Health, own.HealthProgram, own.HealthSeconds = healthFiles(c, node)
 				inv.hosts[node] = own
 			}
 		}

@@ -75,11 +75,8 @@ func (s starter) health(node string) (command string, limit time.Duration) {
 	if !ok || len(g.HealthChecks) == 0 {
 		return "", 0
 	}
-	return checkHealth, time.Duration(len(g.HealthChecks)) * (g.HealthLimit + killAfter)
+	return checkHealth, g.HealthTime()
 }
-
-// killAfter is the time that ansible/health/run gives a check to end after its limit.
-const killAfter = 5 * time.Second
 
 // sick is the failure of a node's health check, which has printed what is wrong.
 func sick(said string) error {

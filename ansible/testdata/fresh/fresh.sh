@@ -15,8 +15,7 @@ case ${SLURMD_NODENAME-} in
 s[0-9][0-9] | l-[0-9] | own[0-9][0-9][0-9]) ;;
 *) exit 0 ;;
 esac
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-export PATH
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 mark=/var/lib/slurm/slurmd/fresh
 run="job $SLURM_JOB_ID, restart ${SLURM_JOB_RESTART_COUNT:-0}"

@@ -31,7 +31,7 @@ func TestAnotherResumeProgram(t *testing.T) {
 	lab.OnControl(t, "sh", "-c", "set -e; cp -p /etc/slurm/slurm.conf /var/tmp/own; "+
 		"for name in rent return; do printf '#!/bin/sh\n' >/usr/local/sbin/$name; chmod 0755 /usr/local/sbin/$name; done; "+
 		"printf '%s' \""+rented+"\" >>/etc/slurm/slurm.conf; service slurmctld restart; "+
-		"until scontrol show node rented1; do sleep 0.2; done")
+		"until scontrol show partition rented; do sleep 0.2; done")
 	with := lab.Sums(t, cluster.ControlNodeName)
 
 	out, code := lab.Call(t, "plan", "attach")
@@ -40,7 +40,7 @@ func TestAnotherResumeProgram(t *testing.T) {
 			t.Errorf("plan attach: exit code %d, want 11 and %s:\n%s", code, want, out)
 		}
 	}
-	if out, code := lab.Call(t, "attach"); code == 0 || !strings.Contains(out, "nothing was changed") {
+	if out, code := lab.Call(t, "attach"); code == 0 || !strings.Contains(out, "3 errors") {
 		t.Errorf("attach: exit code %d:\n%s", code, out)
 	}
 	if diff := cmp.Diff(with, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
