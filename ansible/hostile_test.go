@@ -69,7 +69,7 @@ func TestAnAnswerChangesNoOtherHost(t *testing.T) {
 		"ansible.builtin.command: 'true'", "ansible.builtin.shell: 'true'",
 		"ansible.builtin.service: {name: none, use: service, pattern: none}",
 		"ansible.builtin.copy: {remote_src: true, src: /dev/null, dest: " + t.TempDir() + "/copy}",
-		"ansible.builtin.systemd: {daemon_reload: false}", "wait_for_node: {families: [Debian]}", "converge: {}",
+		"ansible.builtin.systemd: {daemon_reload: false}", "wait_for_node: {families: [Debian], timeout: 1}", "converge: {}",
 	} {
 		tasks.WriteString("    - " + task + "\n      when: inventory_hostname == 'evil'\n      ignore_errors: true\n")
 	}
