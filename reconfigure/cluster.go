@@ -108,7 +108,9 @@ type NodeGroup struct {
 	Source
 	// Fallbacks are the flavors of a cloud node for whose own the cloud has no room, by name or id, in their order.
 	Fallbacks []string
-	Min, Max  int
+	// FallbackZones are the zones of a cloud node for which the cloud has no room in its own, in their order.
+	FallbackZones []string
+	Min, Max      int
 	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
 	// no instance.
 	KeepPorts bool
@@ -261,18 +263,20 @@ const (
 	HostKeysAcceptNew HostKeyPolicy = "accept-new"
 )
 
-// Sources returns the source of the group's nodes, and then it with each of the fallback flavors, in their order.
-func (g NodeGroup) Sources() []Source {
-	all := []Source{g.Source}
-	for _, flavor := range g.Fallbacks {
-		source := g.Source
-		source.Flavor = flavor
-		all = append(all, source)
+// Sources returns the source of the group's nodes, and then those that are tried while the cloud has no room for it, in
+// their order: the other zones for each flavor.
+func (g NodeGroup) Sources() (all []Source) {
+	for _, flavor := range append([]string{g.Flavor}, g.Fallbacks...) {
+		for _, zone := range append([]string{g.Zone}, g.FallbackZones...) {
+			source := g.Source
+			source.Flavor, source.Zone = flavor, zone
+			all = append(all, source)
+		}
 	}
 	return all
 }
 
-// FallbackSources are the sources with a fallback flavor.
+// FallbackSources are the sources after the first one.
 func (g NodeGroup) FallbackSources() []Source { return g.Sources()[1:] }
 
 // HealthTime returns the longest time of all health checks of a node.

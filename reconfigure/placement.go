@@ -2,13 +2,14 @@ package reconfigure
 
 import "encoding/json"
 
-// Placement says where the cloud's scheduler puts an instance. Only the creation of an instance uses it. What is empty
-// is left to the cloud.
+// Placement is what only the creation of an instance uses: where the cloud's scheduler puts it, and the metadata that
+// its first boot may read. What is empty is left to the cloud.
 type Placement struct {
 	Zone string `json:"availability_zone,omitempty"`
 	// ServerGroup is the name or the id of a server group in a Source, and its id elsewhere.
 	ServerGroup string `json:"server_group,omitempty"`
-	Hints       Hints  `json:"scheduler_hints,omitempty"`
+	Hints       Texts  `json:"scheduler_hints,omitempty"` // further hints for the scheduler
+	Metadata    Texts  `json:"metadata,omitempty"`        // in addition to that of reconfigure
 }
 
 // Admits reports whether an instance that was placed by the other value is where p wants it. What p leaves to the
@@ -16,39 +17,42 @@ type Placement struct {
 func (p Placement) Admits(other Placement) bool {
 	admits := func(wanted, is string) bool { return wanted == "" || wanted == is }
 	return admits(p.Zone, other.Zone) && admits(p.ServerGroup, other.ServerGroup) &&
-		admits(string(p.Hints), string(other.Hints))
+		admits(string(p.Hints), string(other.Hints)) && admits(string(p.Metadata), string(other.Metadata))
 }
 
-// Hints has further hints for the cloud's scheduler, by name, as a JSON object with sorted keys, so that values can be
-// compared; empty: none. Its own JSON is that object.
-type Hints string
+// MetadataPrefix begins the names of the metadata that reconfigure itself gives to instances.
+const MetadataPrefix = "eiffel_"
 
-// MakeHints returns the hints of a map.
-func MakeHints(hints map[string]string) Hints {
-	if len(hints) == 0 {
+// Texts has texts by name, as a JSON object with sorted keys, so that values can be compared; empty: none. Its own JSON
+// is that object.
+type Texts string
+
+// MakeTexts returns the texts of a map.
+func MakeTexts(texts map[string]string) Texts {
+	if len(texts) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(hints)
+	text, err := json.Marshal(texts)
 	if err != nil {
 		panic(err) // a map of strings always has a JSON form
 	}
-	return Hints(text)
+	return Texts(text)
 }
 
 // MarshalJSON implements json.Marshaler.
-func (h Hints) MarshalJSON() ([]byte, error) {
-	if h == "" {
+func (t Texts) MarshalJSON() ([]byte, error) {
+	if t == "" {
 		return []byte("{}"), nil
 	}
-	return []byte(h), nil
+	return []byte(t), nil
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (h *Hints) UnmarshalJSON(text []byte) error {
-	var hints map[string]string
-	if err := json.Unmarshal(text, &hints); err != nil {
+func (t *Texts) UnmarshalJSON(text []byte) error {
+	var texts map[string]string
+	if err := json.Unmarshal(text, &texts); err != nil {
 		return err
 	}
-	*h = MakeHints(hints)
+	*t = MakeTexts(texts)
 	return nil
 }

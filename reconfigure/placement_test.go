@@ -15,14 +15,14 @@ func TestHintsAreEqualWhateverTheirOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if one != two || one.Hints != MakeHints(map[string]string{"a": "1", "b": "2"}) {
+	if one != two || one.Hints != MakeTexts(map[string]string{"a": "1", "b": "2"}) {
 		t.Errorf("%+v and %+v", one, two)
 	}
 	text, err := json.Marshal(one)
 	if want := `{"group":"g","network_id":"n","scheduler_hints":{"a":"1","b":"2"}}`; err != nil || string(text) != want {
 		t.Errorf("%s, error %v", text, err)
 	}
-	text, err = json.Marshal(Spec{Group: "g", NetworkID: "n", Placement: Placement{Hints: MakeHints(nil)}})
+	text, err = json.Marshal(Spec{Group: "g", NetworkID: "n", Placement: Placement{Hints: MakeTexts(nil)}})
 	if want := `{"group":"g","network_id":"n"}`; err != nil || string(text) != want {
 		t.Errorf("without hints: %s, error %v", text, err)
 	}
@@ -32,7 +32,7 @@ func TestHintsAreEqualWhateverTheirOrder(t *testing.T) {
 }
 
 func TestPlacementAdmits(t *testing.T) {
-	here, hinted := Placement{Zone: "a", ServerGroup: "g"}, Placement{Hints: MakeHints(map[string]string{"x": "y"})}
+	here, hinted := Placement{Zone: "a", ServerGroup: "g"}, Placement{Hints: MakeTexts(map[string]string{"x": "y"})}
 	for name, tc := range map[string]struct {
 		wanted, is Placement
 		want       bool

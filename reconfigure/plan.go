@@ -83,8 +83,14 @@ type Change struct {
 	// Retries is the number of further instances that may be tried, within the deadline, if the first one does not
 	// become ready.
 	Retries int `json:"retries,omitempty"`
-	// Fallbacks are the ids of the flavors that are tried, in their order, while the cloud has no room for that of Spec.
-	Fallbacks []string `json:"fallbacks,omitempty"`
+	// Fallbacks are tried, in their order, while the cloud has no room for the flavor of Spec in its zone.
+	Fallbacks []Fallback `json:"fallbacks,omitempty"`
+}
+
+// Fallback is what an instance may be made of, and where, in place of what is declared first.
+type Fallback struct {
+	FlavorID string `json:"flavor_id"`
+	Zone     string `json:"availability_zone,omitempty"`
 }
 
 // DeferralKind is what a deferred node, or a deferred request, waits for.

@@ -18,6 +18,7 @@ type Server struct {
 	FlavorID string // empty if the cloud's list does not have it
 	Zone     string // its availability zone; empty: none, or unknown
 	Group    string // from its metadata
+	Metadata Texts  // the metadata that is not reconfigure's own
 	Created  time.Time
 	// Host is the host on which it runs, by its name or by an id that identifies it. Empty if it has none.
 	Host string

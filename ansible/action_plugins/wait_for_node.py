@@ -34,6 +34,7 @@ if [ -d /run/systemd/system ]; then echo systemd; else echo service; fi
 
 # The private half is renamed last, so that it never exists without the public one.
 KEY = """set -e
+umask 022
 key=%s
 if [ ! -e "$key" ]; then
 	folder=$(dirname "$key")

@@ -59,7 +59,7 @@ func fallbacks(facts Facts) (found []Finding) {
 	for _, g := range facts.Cluster.Groups {
 		own := flavorOf(facts, facts.Sources[g.Source].FlavorID)
 		for _, source := range g.FallbackSources() {
-			if own == nil { // no flavor is known
+			if own == nil || source.Zone != g.Zone { // no flavor is known; once for each flavor
 				continue
 			}
 			flavor, known := facts.Room.Flavors[facts.Sources[source].FlavorID]

@@ -111,13 +111,15 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		spareHours, _ = reconfigure.ParseHours(g.spareHours.is) // its rule has read it
 	}
 	return reconfigure.NodeGroup{
-		Name:      g.name.is,
-		Prefix:    g.prefix.is,
-		Width:     g.width.is,
-		Source:    g.source.source(),
-		Fallbacks: each(g.fallbacks.is, content),
-		Min:       g.min.is,
-		Max:       g.max.is,
+		Name:   g.name.is,
+		Prefix: g.prefix.is,
+		Width:  g.width.is,
+		Source: g.source.source(),
+		Min:    g.min.is,
+		Max:    g.max.is,
+
+		Fallbacks:     each(g.fallbacks.is, content),
+		FallbackZones: each(g.fallbackZones.is, content),
 
 		KeepPorts:  g.keepsPorts(),
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
@@ -183,7 +185,8 @@ func content(v value[string]) string { return v.is }
 func (s source) source() reconfigure.Source {
 	return reconfigure.Source{Image: s.image.is, Flavor: s.flavor.is, Network: s.network.is,
 		Placement: reconfigure.Placement{
-			Zone: s.zone.is, ServerGroup: s.serverGroup.is, Hints: reconfigure.MakeHints(contents(s.hints)),
+			Zone: s.zone.is, ServerGroup: s.serverGroup.is, Hints: reconfigure.MakeTexts(contents(s.hints)),
+			Metadata: reconfigure.MakeTexts(contents(s.metadata)),
 		}}
 }
 

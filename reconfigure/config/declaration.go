@@ -32,8 +32,9 @@ type declaration struct {
 type source struct {
 	image, flavor, network value[string]
 	zone, serverGroup      value[string]
-	hints                  map[string]value[string]
+	hints, metadata        map[string]value[string]
 	fallbacks              value[[]value[string]]
+	fallbackZones          value[[]value[string]]
 }
 
 type control struct {
@@ -256,8 +257,10 @@ func (g *group) schema() object {
 	})
 	schema["fallback_flavors"] = optional{texts(&g.fallbacks, filled)}
 	schema["availability_zone"] = optional{text(&g.zone, maybe(zone()))}
+	schema["fallback_zones"] = optional{texts(&g.fallbackZones, zone())}
 	schema["server_group"] = optional{text(&g.serverGroup, maybe(filled))}
-	schema["scheduler_hints"] = optional{hints(&g.hints)}
+	schema["scheduler_hints"] = optional{textsByName(&g.hints, hint)}
+	schema["metadata"] = optional{textsByName(&g.metadata, metadatum)}
 	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
 	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
 	return schema

@@ -23,6 +23,7 @@ func (d *declaration) check(r *report) {
 	d.checkLimits(r)
 	d.checkFresh(r)
 	d.checkSpare(r)
+	d.checkZones(r)
 	d.checkSlurm(r)
 }
 
@@ -34,6 +35,15 @@ func (d *declaration) checkSpare(r *report) {
 			r.add(g.spareHours.place, "the group declares no spare; declare it, or leave spare_hours out")
 		case g.spare.is > 0 && minutes.is == 0 && (minutes.ok || minutes.missing()):
 			r.add(g.spare.place, "needs reconfigure.reconcile_minutes above 0: a worker that compares keeps the spare nodes")
+		}
+	}
+}
+
+// checkZones requires a zone where there are others to fall back to: without one, the cloud chooses among all.
+func (d *declaration) checkZones(r *report) {
+	for _, g := range d.groups {
+		if len(g.fallbackZones.is) > 0 && g.zone.is == "" {
+			r.add(g.fallbackZones.place, "the group declares no availability_zone; declare it, or leave fallback_zones out")
 		}
 	}
 }

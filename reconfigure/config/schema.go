@@ -176,9 +176,8 @@ func texts(into *value[[]value[string]], rules ...rule) described {
 	return described{readerFunc: read, kind: "list of texts", preset: func() string { return "[]" }}
 }
 
-// hints reads hints for the cloud's scheduler: texts by names. The hint for a server group has a key of its own.
-func hints(into *map[string]value[string]) described {
-	named := like(`[A-Za-z0-9_:.-]+`, "is not the name of a scheduler hint: letters, digits and _ : . -")
+// textsByName reads texts by names, which a rule checks.
+func textsByName(into *map[string]value[string], named rule) described {
 	read := func(r *report, path string, n *yaml.Node) {
 		*into = map[string]value[string]{}
 		entries, _ := r.entries(path, n)
@@ -187,13 +186,9 @@ func hints(into *map[string]value[string]) described {
 				r.add(e.place, "%v", err)
 				continue
 			}
-			if e.key == "group" {
-				r.add(e.place, "is the server group; set server_group of the node group")
-				continue
-			}
-			var hint value[string]
-			text(&hint, filled).read(r, e.path, e.node)
-			(*into)[e.key] = hint
+			var is value[string]
+			text(&is, filled).read(r, e.path, e.node)
+			(*into)[e.key] = is
 		}
 	}
 	return described{readerFunc: read, kind: "texts by name", preset: func() string { return "{}" }}

@@ -211,3 +211,19 @@ func duration(s string) time.Duration {
 	d, _ := people.ParseDuration(s) // age has checked it
 	return d
 }
+
+// hint checks the name of a scheduler hint.
+func hint(name string) error {
+	if name == "group" {
+		return errors.New("is the server group; set server_group of the node group")
+	}
+	return like(`[A-Za-z0-9_:.-]+`, "is not the name of a scheduler hint: letters, digits and _ : . -")(name)
+}
+
+// metadatum checks a name in the metadata of an instance, as Nova does.
+func metadatum(name string) error {
+	if strings.HasPrefix(name, reconfigure.MetadataPrefix) {
+		return errors.New("begins with " + reconfigure.MetadataPrefix + ": these names belong to reconfigure")
+	}
+	return like(`[A-Za-z0-9_:. -]{1,255}`, "is not a name of metadata: letters, digits, spaces and _ : . -")(name)
+}

@@ -18,7 +18,7 @@ func (o *operation) create() error { return o.attempts(o.bringUp) }
 
 // attempts makes the first attempt, and then others, each on a fresh instance. An instance that does not come up is
 // removed first. The next attempt begins if there is time for an attempt as long as the last, and if Slurm still waits.
-// While the cloud has no room, the next attempt is one with the group's next fallback flavor, which is no retry.
+// While the cloud has no room, the next attempt is the group's next fallback, which is no retry.
 func (o *operation) attempts(first func() error) error {
 	try, retries := first, 0
 	for {
@@ -35,8 +35,12 @@ func (o *operation) attempts(first func() error) error {
 			return err
 		}
 		if fallsBack {
-			o.flavor, o.fallbacks = o.fallbacks[0], o.fallbacks[1:]
-			o.note(fmt.Sprintf("tried with flavor %s: %s", cmp.Or(o.flavorName(o.flavor), o.flavor), said(err)))
+			o.fallback, o.fallbacks = o.fallbacks[0], o.fallbacks[1:]
+			flavor, where := cmp.Or(o.flavorName(o.fallback.FlavorID), o.fallback.FlavorID), ""
+			if o.fallback.Zone != "" {
+				where = " in zone " + o.fallback.Zone
+			}
+			o.note(fmt.Sprintf("tried with flavor %s%s: %s", flavor, where, said(err)))
 		} else {
 			retries++
 			o.note("retried on a fresh instance: " + said(err))
@@ -45,8 +49,8 @@ func (o *operation) attempts(first func() error) error {
 	}
 }
 
-// fallsBack reports whether the next attempt is one with another flavor. A quota counts all flavors, so it is no reason
-// for another one.
+// fallsBack reports whether the next attempt is one with another flavor or zone. A quota counts all of them, so it is no
+// reason for another one.
 func (o *operation) fallsBack(err error) bool {
 	return reconfigure.ClassOf(err) == reconfigure.ClassCapacity && len(o.fallbacks) > 0 && o.term.ctx.Err() == nil
 }

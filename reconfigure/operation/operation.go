@@ -26,10 +26,9 @@ type operation struct {
 	remark   string // for the verdict, instead of the change's note
 	instance instance
 	attempt  attempt
-	// flavor is the id of the fallback flavor of the current attempt; empty: the change's. fallbacks are those that are
-	// left.
-	flavor    string
-	fallbacks []string
+	// fallback is that of the current attempt; zero: the attempt is as the change says. fallbacks are those that are left.
+	fallback  reconfigure.Fallback
+	fallbacks []reconfigure.Fallback
 	stale     bool // Slurm has a reason of ours for a node that is up
 }
 

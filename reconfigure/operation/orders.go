@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -44,16 +43,16 @@ func (o *operation) shard() string {
 func (o *operation) target(c reconfigure.Change) provision.Target {
 	t := provision.Target{Change: c, Jobs: jobsOf(o), Plan: o.round.Number}
 	if spec, ok := o.round.Plan.Desired[c.Node]; ok {
-		spec = o.withFlavor(spec)
+		spec = o.fallenBack(spec)
 		t.Entry = &spec
 	}
 	return t
 }
 
-// withFlavor returns an entry with the flavor of the current attempt.
-func (o *operation) withFlavor(spec reconfigure.Spec) reconfigure.Spec {
-	if spec.HasInstance() {
-		spec.FlavorID = cmp.Or(o.flavor, spec.FlavorID)
+// fallenBack returns an entry with the fallback of the current attempt.
+func (o *operation) fallenBack(spec reconfigure.Spec) reconfigure.Spec {
+	if spec.HasInstance() && o.fallback != (reconfigure.Fallback{}) {
+		spec.FlavorID, spec.Zone = o.fallback.FlavorID, o.fallback.Zone
 	}
 	return spec
 }
@@ -71,7 +70,7 @@ func (o *operation) makes() provision.Make {
 		c.Action == reconfigure.Start && o.instance.origin == originRemoved: // the boot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, o.round.Plan.Desired[c.Node]
 	}
-	c.Spec = o.withFlavor(c.Spec)
+	c.Spec = o.fallenBack(c.Spec)
 	return provision.Make{Target: o.target(c)}
 }
 

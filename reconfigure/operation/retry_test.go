@@ -64,7 +64,8 @@ func TestNodeIsRetriedOnAFreshInstance(t *testing.T) {
 func TestAnotherFlavorIsTriedWhereThereIsNoRoom(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, 0, "p3", "p4", "p5")
-		l.change("p3").Fallbacks, l.change("p4").Fallbacks = []string{"large", "huge"}, []string{"large"}
+		l.change("p3").Fallbacks = []reconfigure.Fallback{{FlavorID: "large", Zone: "b"}, {FlavorID: "huge"}}
+		l.change("p4").Fallbacks = []reconfigure.Fallback{{FlavorID: "large"}}
 		l.Order(simulate.NoValidHost, "p3", "p4")
 		l.Then(simulate.AfterApply, func() { l.Clear(simulate.NoValidHost); l.Order(simulate.NoValidHost, "p4") })
 		verdicts := l.carry()
@@ -73,11 +74,11 @@ func TestAnotherFlavorIsTriedWhereThereIsNoRoom(t *testing.T) {
 		}
 		p3, p5 := l.Node("p3"), l.Node("p5")
 		want := l.Spec("p3")
-		want.FlavorID = "large"
+		want.FlavorID, want.Zone = "large", "b"
 		if p3.Spec != want || p3.State != "ALLOCATED+CLOUD" || p5.Spec != l.Spec("p5") {
 			l.Errorf("p3 is %+v, p5 %+v", p3, p5)
 		}
-		l.wantNote("tried with flavor large: capacity: No valid host")
+		l.wantNote("tried with flavor large in zone b: capacity: No valid host")
 		l.want("p4", simulate.Node{State: back}, l.Node("p4"))
 		// The two may be made together or one after the other.
 		l.wantOrder("apply create p[3-5]", "apply delete p", "apply create p", "apply delete p4", "power_down p4")
@@ -107,7 +108,7 @@ func TestNoOtherFlavorIsTried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.resumes(9*time.Minute, 0, "p3")
-				l.change("p3").Fallbacks = []string{"large"}
+				l.change("p3").Fallbacks = []reconfigure.Fallback{{FlavorID: "large"}}
 				order(l)
 				if verdict := l.carry()["p3"]; !strings.HasPrefix(verdict, "failed") {
 					l.Errorf("p3: %s", verdict)

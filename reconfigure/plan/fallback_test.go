@@ -52,7 +52,7 @@ func TestFallbackFlavors(t *testing.T) {
 		return change
 	}
 	if got := plans(reconfigure.Resume, "n2"); got.Action != reconfigure.Create || got.Spec.FlavorID != "small" ||
-		!slices.Equal(got.Fallbacks, []string{"large"}) {
+		!slices.Equal(got.Fallbacks, []reconfigure.Fallback{{FlavorID: "large"}}) {
 		t.Errorf("a new cloud node: %+v", got)
 	}
 	if got := plans(reconfigure.Enlarge, "n1"); got.Action != reconfigure.Create || got.Fallbacks != nil {
@@ -74,6 +74,53 @@ func TestFallbackFlavors(t *testing.T) {
 	if diff := cmp.Diff(map[reconfigure.Source]bool{own: true, large2: true}, set(Sources(c, nil,
 		[]reconfigure.Request{{Mode: reconfigure.Resume, Nodes: nodeset.Of("n2")}}))); diff != "" {
 		t.Errorf("what is resolved: %s", diff)
+	}
+}
+
+// TestFallbackZones plans for a group in zone "a", with zone "b" and flavor "large" as fallbacks. n2 is in zone "b".
+func TestFallbackZones(t *testing.T) {
+	source := func(flavor, zone string) reconfigure.Source {
+		return reconfigure.Source{Image: "v1", Flavor: flavor, Network: "n", Placement: reconfigure.Placement{Zone: zone}}
+	}
+	c := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl", Source: source("small", "")},
+		Groups: []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Source: source("small", "a"),
+			FallbackZones: []string{"b"}, Fallbacks: []string{"large"}, Max: 9}},
+	}
+	there := reconfigure.Spec{Group: "g", ImageID: "v1", FlavorID: "small", NetworkID: "n",
+		Placement: reconfigure.Placement{Zone: "b"}}
+	seen := snapshot.Snapshot{
+		Time:    time.Now(),
+		Desired: map[string]reconfigure.Spec{"ctl": {Group: reconfigure.ControlGroup, ImageID: "v1"}, "n2": there},
+		Instances: map[string]reconfigure.Instance{
+			"ctl": {Node: "ctl", ID: "0"}, "n2": {Node: "n2", ID: "2"},
+		},
+		Sources: map[reconfigure.Source]reconfigure.Resolved{},
+		States: map[string]reconfigure.NodeState{"n2": {Flags: reconfigure.NodeIdle | reconfigure.NodeDrain,
+			Reason: "reconfigure: update"}},
+	}
+	for _, s := range append(c.Groups[0].Sources(), c.Control.Source) {
+		seen.Sources[s] = reconfigure.Resolved{ImageID: "v1", FlavorID: s.Flavor, NetworkID: "n", Placement: s.Placement}
+	}
+	of := func(mode reconfigure.Mode, node string) reconfigure.Change {
+		t.Helper()
+		p := Compute(c, seen, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(node), Submitted: time.Now()}})
+		change, ok := p.Of(node)
+		if !ok {
+			t.Fatalf("no change of %s: %+v", node, p)
+		}
+		return change
+	}
+	want := []reconfigure.Fallback{{FlavorID: "small", Zone: "b"}, {FlavorID: "large", Zone: "a"}, {FlavorID: "large", Zone: "b"}}
+	if got := of(reconfigure.Resume, "n1"); got.Spec.Zone != "a" || !slices.Equal(got.Fallbacks, want) {
+		t.Errorf("a new node: %+v", got)
+	}
+	if got := of(reconfigure.Update, "n2"); got.Action != reconfigure.Reboot {
+		t.Errorf("an update of a node in a fallback zone: %+v", got)
+	}
+	c.Groups[0].FallbackZones = nil
+	if got := of(reconfigure.Update, "n2"); got.Action != reconfigure.Replace || got.Spec.Zone != "a" {
+		t.Errorf("without fallback zones: %+v", got)
 	}
 }
 

@@ -131,7 +131,7 @@ func made(cluster reconfigure.Cluster, node, image string) (group string, source
 	return group, source
 }
 
-// fallbacks returns the sources of a node with the fallback flavors of its group, with another image if one is given.
+// fallbacks returns the fallback sources of a node's group, with another image if one is given.
 func fallbacks(cluster reconfigure.Cluster, node, image string) []reconfigure.Source {
 	g, _ := cluster.GroupOf(node)
 	all := g.FallbackSources()
@@ -289,28 +289,28 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 // asMade returns an entry with what the node's instance is made of, where the declaration admits that.
 func (p *planner) asMade(node string, spec reconfigure.Spec) reconfigure.Spec {
 	is := p.seen.Current(node)
-	if p.seen.FallsBack(p.cluster, node, is.FlavorID) {
-		spec.FlavorID = is.FlavorID
-	}
+	spec = p.seen.FallenBack(p.cluster, node, spec, is)
 	if entry := p.seen.Desired[node]; spec.Admits(is.Placement) && entry.Admits(is.Placement) {
 		spec.Placement = entry.Placement // else the entry says where it is not
 	}
 	return spec
 }
 
-// otherFlavors returns the ids of the flavors that may be tried for a new cloud node while the cloud has no room
-// for the declared one.
-func (p *planner) otherFlavors(node, image string, spec reconfigure.Spec) []string {
+// alternatives returns what may be tried for a new cloud node while the cloud has no room for the declared flavor in the
+// declared zone.
+func (p *planner) alternatives(node, image string, spec reconfigure.Spec) []reconfigure.Fallback {
 	if p.persistent.Contains(node) {
 		return nil // a person waits for it, and it would keep the flavor
 	}
-	var ids []string
+	tried := []reconfigure.Fallback{{FlavorID: spec.FlavorID, Zone: spec.Zone}}
 	for _, source := range fallbacks(p.cluster, node, image) {
-		if found := p.seen.Sources[source]; found.Err == "" && found.FlavorID != "" && found.FlavorID != spec.FlavorID {
-			ids = append(ids, found.FlavorID)
+		found := p.seen.Sources[source]
+		other := reconfigure.Fallback{FlavorID: found.FlavorID, Zone: found.Zone}
+		if found.Err == "" && found.FlavorID != "" && !slices.Contains(tried, other) {
+			tried = append(tried, other)
 		}
 	}
-	return ids
+	return tried[1:]
 }
 
 // make plans a new instance for a node; it replaces an unfinished one.
@@ -331,7 +331,7 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 		}
 	}
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason,
-		Fallbacks: p.otherFlavors(node, image, spec)})
+		Fallbacks: p.alternatives(node, image, spec)})
 }
 
 // endangered returns why an instance must not be removed or replaced now; empty if it may be. Only destroy may remove

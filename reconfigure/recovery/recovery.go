@@ -101,7 +101,7 @@ func (f Facts) instance(node string) (spec reconfigure.Spec, s reconfigure.Serve
 	s.PortID = port.ID
 	spec = reconfigure.Spec{
 		Group: cmp.Or(s.Group, group.Name), ImageID: s.ImageID, FlavorID: s.FlavorID, NetworkID: port.Network,
-		Shard: f.Cluster.Shard(node),
+		Shard: f.Cluster.Shard(node), Placement: reconfigure.Placement{Metadata: s.Metadata},
 	}
 	leave := func(reason, begin string) (reconfigure.Spec, reconfigure.Server, *Left) {
 		return reconfigure.Spec{}, s, &Left{fmt.Sprintf("%s (instance %s)", node, s.ID), reason, command(begin, s.ID)}

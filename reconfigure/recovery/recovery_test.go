@@ -47,16 +47,20 @@ func factsOf(servers ...reconfigure.Server) Facts {
 func TestTheMapIsThatOfTheInstancesAndPorts(t *testing.T) {
 	former := server("x9", "ACTIVE") // the declaration no longer has its group
 	former.Group = "removed"
-	f := factsOf(server("p1", "ACTIVE"), server("s1", "SHUTOFF"), former)
+	marked := server("p1", "ACTIVE")
+	marked.Metadata = `{"role":"compute"}`
+	f := factsOf(marked, server("s1", "SHUTOFF"), former)
 	f.Ports["s2"] = []reconfigure.Port{{ID: "kept", Network: "other"}}
 	f.Ports["p2"] = []reconfigure.Port{{ID: "leftover"}} // its group keeps no ports
 	spec := func(group, shard string) reconfigure.Spec {
 		return reconfigure.Spec{Group: group, ImageID: "image", FlavorID: "flavor", NetworkID: "network", Shard: shard}
 	}
+	with := spec("plain", "plain-0")
+	with.Metadata = marked.Metadata
 	stopped := spec("stops", "stops-0")
 	stopped.Power = reconfigure.PowerOff
 	want := map[string]reconfigure.Spec{
-		"control": spec(reconfigure.ControlGroup, ""), "p1": spec("plain", "plain-0"), "s1": stopped,
+		"control": spec(reconfigure.ControlGroup, ""), "p1": with, "s1": stopped,
 		"s2": {Group: "stops", NetworkID: "other", Shard: "stops-0"}, "x9": spec("removed", ""),
 	}
 	got := Compute(f)

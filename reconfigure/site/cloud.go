@@ -146,7 +146,7 @@ func (p provider) placesAs(dir string, c reconfigure.Cluster) error {
 		if placement == (reconfigure.Placement{}) {
 			return nil
 		}
-		return config.Wrong(dir, key, "availability_zone, server_group and scheduler_hints are not possible with provider "+
+		return config.Wrong(dir, key, "availability_zone, server_group, scheduler_hints and metadata are not possible with provider "+
 			"%s; remove them", p.Name)
 	}
 	err := wrong("control_node", c.Control.Placement)

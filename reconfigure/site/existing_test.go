@@ -31,7 +31,7 @@ func TestOnControlNode(t *testing.T) {
 	}
 	got, err := s.OnControlNode(t.Context(), "sh", "-c", `echo "$SLURM_CONF $PATH"`)
 	if err != nil || !strings.HasPrefix(string(got), "/opt/slurm/etc/slurm.conf ") ||
-		!strings.HasSuffix(string(got), ":/opt/slurm/bin\n") {
+		!strings.Contains(string(got), ":/opt/slurm/bin:") {
 		t.Errorf("%q, %v", got, err)
 	}
 	args, err := os.ReadFile(filepath.Join(dir, "args"))

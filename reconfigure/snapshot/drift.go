@@ -182,12 +182,17 @@ func (s Snapshot) Current(node string) reconfigure.Spec {
 	return spec
 }
 
-// FallsBack reports whether a flavor, by its id, is one of the fallback flavors of a node's group.
-func (s Snapshot) FallsBack(c reconfigure.Cluster, node, flavorID string) bool {
+// FallenBack returns an entry with the flavor and the zone of a node's instance, if its group has them as a fallback.
+func (s Snapshot) FallenBack(c reconfigure.Cluster, node string, spec, is reconfigure.Spec) reconfigure.Spec {
 	g, _ := c.GroupOf(node)
-	return flavorID != "" && slices.ContainsFunc(g.FallbackSources(), func(source reconfigure.Source) bool {
-		return s.Sources[source].FlavorID == flavorID
-	})
+	for _, source := range g.FallbackSources() {
+		found := s.Sources[source]
+		if is.FlavorID != "" && found.FlavorID == is.FlavorID && (found.Zone == "" || found.Zone == is.Zone) {
+			spec.FlavorID, spec.Zone = found.FlavorID, found.Zone
+			return spec
+		}
+	}
+	return spec
 }
 
 // Outdated lists the differences between a node's instance and its declaration, as far as both are known.
@@ -202,10 +207,7 @@ func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	}
 	spec := reconfigure.Spec{Group: group}
 	if resolved && wanted.Err == "" {
-		spec = wanted.Spec(group)
-		if s.FallsBack(c, node, is.FlavorID) {
-			spec.FlavorID = is.FlavorID
-		}
+		spec = s.FallenBack(c, node, wanted.Spec(group), is)
 	}
 	if !made { // only the cloud has the instance, and its list has only the image
 		is = reconfigure.Spec{ImageID: is.ImageID}

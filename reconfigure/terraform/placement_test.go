@@ -47,11 +47,16 @@ func TestAnInstanceIsPlacedWhenItIsMade(t *testing.T) {
 		spec.Placement = p
 		desired[node] = spec
 	}
-	place("node01", reconfigure.Placement{Zone: "south"})
+	place("node01", reconfigure.Placement{Zone: "south",
+		Metadata: reconfigure.MakeTexts(map[string]string{"role": "compute"})})
 	c.deploy(d, desired)
+	metadata, err := servers.Metadata(c.Context(), compute, c.servers()["node01"].ID).Extract()
+	if c.must(err); metadata["role"] != "compute" || metadata["eiffel_group"] != "standard" {
+		t.Errorf("the metadata of node01 is %v", metadata)
+	}
 	want("node01", "south")
 	want("node02", "north")
-	different := reconfigure.MakeHints(map[string]string{"different_host": c.servers()["node03"].ID})
+	different := reconfigure.MakeTexts(map[string]string{"different_host": c.servers()["node03"].ID})
 	for node, p := range map[string]reconfigure.Placement{
 		"node05": {ServerGroup: apart.ID, Zone: "south"}, "node06": {Hints: different},
 	} {
@@ -71,7 +76,7 @@ func TestAnInstanceIsPlacedWhenItIsMade(t *testing.T) {
 	c.wantClean(d)
 
 	before := c.servers()
-	place("node01", reconfigure.Placement{})
+	place("node01", reconfigure.Placement{Metadata: desired["node01"].Metadata})
 	place("node02", reconfigure.Placement{Zone: "south"})
 	place("node03", reconfigure.Placement{Hints: different})
 	moved := desired["node04"]

@@ -29,7 +29,7 @@ locals {
     name => merge(local.absent, node) if node.shard == local.shard
   }
   # What an entry of a file may lack.
-  absent = { power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {} }
+  absent = { power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {}, metadata = {} }
   ports = merge(
     { for name, node in local.nodes : name => { group = node.group, network_id = node.network_id } },
     {
@@ -95,7 +95,7 @@ resource "openstack_compute_instance_v2" "node" {
     }
   }
 
-  metadata = merge(local.instance_mark, {
+  metadata = merge(each.value.metadata, local.instance_mark, {
     eiffel_cluster = local.cluster.cluster_name
     eiffel_group   = each.value.group
   })

@@ -12,7 +12,7 @@ variable "nodes" {
   description = <<-EOT
     The instances of a workspace, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
     `power_state` is shutoff or shelved_offloaded for a node that was stopped when it was idle.
-    `availability_zone`, `server_group` (an id) and `scheduler_hints` are read when the instance is made.
+    `availability_zone`, `server_group` (an id), `scheduler_hints` and `metadata` are read when the instance is made.
     `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
   EOT
   type = map(object({
@@ -26,6 +26,7 @@ variable "nodes" {
     availability_zone = optional(string, "")
     server_group      = optional(string, "")
     scheduler_hints   = optional(map(string), {})
+    metadata          = optional(map(string), {})
   }))
   default  = {}
   nullable = false

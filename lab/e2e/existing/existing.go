@@ -5,9 +5,11 @@ package existing
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -122,7 +124,8 @@ func (l *Lab) conf() string {
 		return written
 	}
 	text := strings.ReplaceAll(written, "SlurmctldHost=ctl\n",
-		"SlurmctldHost=ctl\nSlurmctldHost="+Backup+"\nSlurmctldParameters=enable_configless,idle_on_node_suspend,cloud_reg_addrs\n")
+		"SlurmctldHost=ctl\nSlurmctldHost="+Backup+"\nSlurmctldParameters=enable_configless,idle_on_node_suspend,"+
+			"cloud_reg_addrs,reboot_from_controller\n")
 	// A configless slurmctld sends files of its own folder only.
 	return strings.ReplaceAll(text, "Include site/", "Include ")
 }
@@ -154,6 +157,60 @@ const own = `usermod --uid ` + uid + ` slurm
 mkdir -p ` + Prefix + `/bin ` + Prefix + `/etc
 for name in scontrol squeue sinfo sbatch srun scancel; do mv /usr/bin/$name ` + Prefix + `/bin/; done
 printf 'ClusterName=example\nSlurmctldHost=nowhere\n' >/etc/slurm/slurm.conf`
+
+// join is what a site's image does at boot: the node becomes one of the site's, without SSH and without playbooks.
+const join = `#!/bin/sh
+### BEGIN INIT INFO
+# Provides:          join
+# Required-Start:    $network $remote_fs
+# Required-Stop:
+# Default-Start:     2 3 4 5
+# Default-Stop:
+### END INIT INFO
+[ "$1" = start ] && [ ! -e /etc/join/broken ] || exit 0
+set -e
+cat /etc/join/hosts >>/etc/hosts
+base64 -d /etc/join/key >/etc/munge/munge.key
+chown munge:munge /etc/munge/munge.key
+chmod 0400 /etc/munge/munge.key
+usermod --uid ` + uid + ` slurm
+mkdir -p /var/log/slurm /var/spool/slurmd.site
+service munge restart
+exec slurmd --conf-server ctl
+`
+
+// JoinByImage makes an image of the lab, of which no machine exists, one whose nodes join a Lab.Elsewhere. mend lets them
+// do so, which they do not before: no machine of the image may exist then either.
+func (l *Lab) JoinByImage(t *testing.T, name string) (mend func()) {
+	t.Helper()
+	control, _ := l.Server(cluster.ControlNodeName)
+	layer := filepath.Join(l.Dir, "images", cluster.ImageID(name))
+	files := map[string]string{
+		"etc/join/hosts": control.Addresses[0].String() + " ctl\n", "etc/join/key": mungeKey, "etc/init.d/join": join,
+		"etc/join/broken": "",
+	}
+	for name, text := range files {
+		path := filepath.Join(layer, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, level := range []string{"2", "3", "4", "5"} {
+		link := filepath.Join(layer, "etc", "rc"+level+".d", "S99join")
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("../init.d/join", link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(layer, "etc", "join", "broken")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // setUp makes the servers as a person would, sets up Slurm by a script, and logs in to the control node once.
 func (l *Lab) setUp(ctx context.Context) error {

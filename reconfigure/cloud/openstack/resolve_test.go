@@ -27,7 +27,7 @@ func TestResolve(t *testing.T) {
 		t.Fatalf("an image that is not ready was found: %v", unfinished)
 	}
 	all := reconfigure.Resolved{ImageID: imageV2, FlavorID: "42", NetworkID: networks[0]}
-	hints := reconfigure.MakeHints(map[string]string{"reservation": "r"})
+	hints := reconfigure.MakeTexts(map[string]string{"reservation": "r"})
 	group, err := servergroups.Create(t.Context(), l.client.compute,
 		servergroups.CreateOpts{Name: "apart", Policy: "anti-affinity"}).Extract()
 	if err != nil {

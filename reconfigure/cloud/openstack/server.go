@@ -130,8 +130,15 @@ func view(s server) reconfigure.Server {
 	return reconfigure.Server{
 		ID: s.ID, Node: s.Name, Status: reconfigure.ServerStatus(s.Status), Fault: fault(s), Address: address(s.Addresses),
 		ImageID: s.Image.ID, FlavorID: s.Flavor.ID, Zone: s.Zone, Group: s.Metadata[groupKey], Created: s.Created,
-		Host: cmp.Or(s.Host, s.HostID),
+		Host: cmp.Or(s.Host, s.HostID), Metadata: foreign(s.Metadata),
 	}
+}
+
+// foreign returns the metadata without that of reconfigure.
+func foreign(metadata map[string]string) reconfigure.Texts {
+	others := maps.Clone(metadata)
+	maps.DeleteFunc(others, func(name, _ string) bool { return strings.HasPrefix(name, reconfigure.MetadataPrefix) })
+	return reconfigure.MakeTexts(others)
 }
 
 // address returns the first fixed IPv4 address of the first network that has one; empty if there is none.
