@@ -1,6 +1,7 @@
 package elsewhere_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,12 +23,11 @@ func TestNodesThatTheirImageConfigures(t *testing.T) {
 	lab.Do(t, "attach")
 	lab.Do(t, "deploy")
 
-	// Slurm delays a requeued job by two minutes.
 	job := lab.Job(t, "--partition=burst", "--nodelist=node01", "--wrap=true")
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
-		restarts, err := lab.JobField(job, "Restarts")
+		said, _ := lab.Call(t, "explain", "node01")
 		_, there := lab.Server("node01")
-		return err == nil && restarts == "1" && !there, "the job has " + restarts + " restarts"
+		return strings.Contains(said, "slurmd did not register in time") && !there, said
 	})
 	mend()
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
