@@ -118,6 +118,11 @@ func TestFallbackZones(t *testing.T) {
 	if got := of(reconfigure.Update, "n2"); got.Action != reconfigure.Reboot {
 		t.Errorf("an update of a node in a fallback zone: %+v", got)
 	}
+	// A worker has ended while it made the instance.
+	seen.Desired["n3"] = there
+	if got := of(reconfigure.Resume, "n3"); got.Spec != there || !slices.Equal(got.Fallbacks, want[1:]) {
+		t.Errorf("what a worker has begun: %+v", got)
+	}
 	c.Groups[0].FallbackZones = nil
 	if got := of(reconfigure.Update, "n2"); got.Action != reconfigure.Replace || got.Spec.Zone != "a" {
 		t.Errorf("without fallback zones: %+v", got)

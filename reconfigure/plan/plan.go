@@ -322,6 +322,9 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 		p.rejectFor(r, node, problem)
 		return
 	}
+	if entry := p.seen.Desired[node]; entry.HasInstance() { // a worker that has ended may have begun with a fallback
+		spec = p.seen.FallenBack(p.cluster, node, spec, entry)
+	}
 	action := reconfigure.Create
 	if instance, there := p.seen.Instances[node]; there {
 		action = reconfigure.Replace

@@ -328,7 +328,7 @@ func (a *apply) make(u *underWay) {
 // fate returns the result that Terraform will have of a new instance.
 func (w *World) fate(s *server) error {
 	switch {
-	case w.struck(NoValidHost, s.node):
+	case w.struck(NoValidHost, s.node), w.struck(NoFirst, s.node) && w.isFirst(s):
 		s.fault = reconfigure.Fault{Words: "No valid host was found.", Class: reconfigure.ClassCapacity}
 		return failure{TerraformOnError}
 	case w.struck(LateFailure, s.node):
@@ -339,6 +339,12 @@ func (w *World) fate(s *server) error {
 		return reconfigure.Classify(reconfigure.ClassBoot, errors.New("timeout while waiting for state to become 'ACTIVE'"))
 	}
 	return nil
+}
+
+// isFirst reports whether an instance has the flavor and the zone that its group declares first.
+func (w *World) isFirst(s *server) bool {
+	g, _ := w.cluster.GroupOf(s.node)
+	return s.spec.FlavorID == idOf(g.Flavor) && s.spec.Zone == g.Zone
 }
 
 // next returns when Terraform sees the next result.

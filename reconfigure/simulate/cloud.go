@@ -192,7 +192,8 @@ func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.R
 			Class: reconfigure.ClassMissing,
 		}
 	}
-	return reconfigure.Resolved{ImageID: idOf(s.Image), FlavorID: idOf(s.Flavor), NetworkID: idOf(s.Network)}
+	return reconfigure.Resolved{ImageID: idOf(s.Image), FlavorID: idOf(s.Flavor), NetworkID: idOf(s.Network),
+		Placement: s.Placement}
 }
 
 // cloudAnswers returns an error if the cloud does not answer.

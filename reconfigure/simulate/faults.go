@@ -12,6 +12,7 @@ type Fault string
 // The faults of single nodes.
 const (
 	NoValidHost Fault = "no valid host"  // the instance ends in ERROR; the cloud has the reason
+	NoFirst     Fault = "no first room"  // as NoValidHost, for what the group declares first; its fallbacks have room
 	NoQuota     Fault = "quota exceeded" // a port is made, but no instance
 	Unreadable  Fault = "cannot be read" // the cloud does not answer for it, so it cannot be planned
 	NoPort      Fault = "no more ports"  // no port, and no instance of the run: Terraform makes all ports first

@@ -154,7 +154,8 @@ func (w *World) spec(node string) reconfigure.Spec {
 	}
 	return reconfigure.Spec{
 		Group: group, ImageID: idOf(source.Image), FlavorID: idOf(source.Flavor), NetworkID: idOf(source.Network),
-		Shard: w.cluster.Shard(node),
+		Placement: source.Placement,
+		Shard:     w.cluster.Shard(node),
 	}
 }
 

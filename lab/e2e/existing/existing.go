@@ -184,10 +184,12 @@ exec slurmd --conf-server ctl
 func (l *Lab) JoinByImage(t *testing.T, name string) (mend func()) {
 	t.Helper()
 	control, _ := l.Server(cluster.ControlNodeName)
+	backup, _ := l.Server(Backup)
+	hosts := fmt.Sprintf("%s %s\n%s %s\n", control.Addresses[0], cluster.ControlNodeName, backup.Addresses[0], Backup)
 	layer := filepath.Join(l.Dir, "images", cluster.ImageID(name))
 	files := map[string]string{
-		"etc/join/hosts": control.Addresses[0].String() + " ctl\n", "etc/join/key": mungeKey, "etc/init.d/join": join,
-		"etc/join/broken": "",
+		"etc/join/hosts": hosts, "etc/join/key": mungeKey, "etc/init.d/join": join, "etc/join/broken": "",
+		"etc/init.d/.depend.start": "TARGETS = ssh join\nINTERACTIVE =\n", // startpar(8) starts no others
 	}
 	for name, text := range files {
 		path := filepath.Join(layer, name)

@@ -37,6 +37,7 @@ type storm struct {
 	half     simulate.Half // the state in which Terraform leaves a change if it is killed too
 	perState int
 	idle     reconfigure.WhenIdle
+	falls    bool                 // the group has fallbacks
 	limit    int                  // the maximum of nodes that exist at a time; 0: none
 	queue    *queue               // the jobs of a partition with `fresh: job` over the group; nil: it has none
 	since    map[string]time.Time // the time at which Slurm began to power a node up or down
@@ -232,6 +233,9 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	c.Settings.BootTimeout = resumeTimeout / 4
 	c.Settings.NodesPerState = s.perState
 	c.Groups[0].WhenIdle, c.Groups[0].MaxStopped = s.idle, 2
+	if s.falls {
+		c = falling(c)
+	}
 	if s.limit > 0 {
 		c.Limits = []reconfigure.Limit{{Groups: []string{c.Groups[0].Name}, Max: s.limit}}
 	}
@@ -591,7 +595,7 @@ func (s *storm) fault(d step) {
 
 // settle ends all faults, kills and jobs, calls once more, and gives the requests enough time.
 func (s *storm) settle(ctx context.Context) {
-	for _, f := range slices.Concat(nodeFaults(), stopFaults(), clusterFaults()) {
+	for _, f := range slices.Concat(nodeFaults(), stopFaults(), clusterFaults(), []simulate.Fault{simulate.NoFirst}) {
 		s.world.Clear(f)
 	}
 	s.world.Takes(simulate.Registering, 0)

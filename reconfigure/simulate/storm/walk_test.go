@@ -59,6 +59,13 @@ func resting(c reconfigure.Cluster) reconfigure.Cluster {
 	return c
 }
 
+// falling returns the cluster in zone a, with another zone and another flavor to fall back to.
+func falling(c reconfigure.Cluster) reconfigure.Cluster {
+	c.Groups = slices.Clone(c.Groups)
+	c.Groups[0].Zone, c.Groups[0].FallbackZones, c.Groups[0].Fallbacks = "a", []string{"b"}, []string{"large"}
+	return c
+}
+
 // checked returns the cluster with a health check.
 func checked(c reconfigure.Cluster) reconfigure.Cluster {
 	c.Groups = slices.Clone(c.Groups)
@@ -199,6 +206,23 @@ func scenes() map[string]scene {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoSSH, "p3")
 				w.Order(simulate.PlaybookFails, "p5")
+			},
+		},
+		"resume that falls back": {
+			was: falling(declared(1, 5)), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5")},
+			prepare: func(w *simulate.World) {
+				w.PowersUp("p3", "p4", "p5")
+				w.Order(simulate.NoFirst, "p3", "p4")
+			},
+		},
+		"resume without room for any fallback": {
+			was: falling(declared(1, 5)), have: all, code: reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare: func(w *simulate.World) {
+				w.PowersUp("p3", "p4")
+				w.Order(simulate.NoValidHost, "p3")
+				w.Order(simulate.NoFirst, "p4")
 			},
 		},
 		"resume that fails a health check": {
