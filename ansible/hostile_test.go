@@ -121,7 +121,7 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
 		hosts[strings.ReplaceAll(name, " ", "-")] = script
 	}
 	for name, script := range modules {
-		hosts[strings.ReplaceAll(name, " ", "-")] = `case "$*" in *os-release*) ` + node + " ;; *) " + script + " ;; esac"
+		hosts[strings.ReplaceAll(name, " ", "-")] = "if grep -q os-release; then\n" + node + "\nelse :\n" + script + "\nfi"
 	}
 	dir := t.TempDir()
 	key, keys := filepath.Join(dir, "key"), filepath.Join(dir, "authorized_keys")

@@ -115,7 +115,7 @@ func prepare(dir string) (err error) {
 		"slurm_scripts_up":              somewhere + "/up",
 		"slurm_scripts_prolog":          somewhere + "/own prolog",
 		"slurm_scripts_launch_limit":    900,
-		"slurm_scripts_path":            somewhere + "/bin:/usr/bin:/bin",
+		"slurm_scripts_environment":     "PATH=" + somewhere + "/bin:/usr/bin:/bin",
 		"slurm_scripts_pauses":          []int{0, 0},
 		"slurm_scripts_connect_timeout": 10,
 		"slurm_scripts_answer_timeout":  60,

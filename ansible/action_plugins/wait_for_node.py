@@ -4,7 +4,7 @@ import shlex
 import time
 
 from ansible.errors import AnsibleError
-from ansible.module_utils.common.text.converters import to_text
+from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.plugins.action import ActionBase
 
 DOCUMENTATION = """
@@ -32,7 +32,8 @@ PLATFORM = """(. /etc/os-release && echo "$ID ${ID_LIKE-}")
 if [ -d /run/systemd/system ]; then echo systemd; else echo service; fi
 """
 
-# The private half is renamed last, so that it never exists without the public one.
+# The private half is renamed last, so that it never exists without the public one. Ansible regards ssh-keygen's exit
+# status 255 as that of ssh, and so the node as unreachable.
 KEY = """set -e
 umask 022
 key=%s
@@ -42,7 +43,7 @@ if [ ! -e "$key" ]; then
 	[ -d "$folder" ] || mkdir -m 0700 "$folder"
 	new=$(mktemp -d "$folder/XXXXXXXX")
 	trap 'rm -rf "$new"' EXIT
-	ssh-keygen -q -t ed25519 -N '' -C %s -f "$new/key"
+	ssh-keygen -q -t ed25519 -N '' -C %s -f "$new/key" || exit 1
 	mv "$new/key.pub" "$key.pub"
 	mv "$new/key" "$key"
 fi
@@ -65,8 +66,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         key = self._task.args.get("key")
         commands = PLATFORM + (KEY % (shlex.quote(key["path"]), shlex.quote(key["comment"])) if key else "")
-        # Ansible may append a command to the last line.
-        answer = self._wait(commands.rstrip(), time.monotonic() + int(self._task.args.get("timeout", 120)))
+        answer = self._wait(commands, time.monotonic() + int(self._task.args.get("timeout", 120)))
         if answer["rc"] != 0:
             result.update(failed=True, msg=answer["said"] or "exit status %d" % answer["rc"])
             return result
@@ -86,7 +86,8 @@ class ActionModule(ActionBase):
         pause = 0.25
         while True:
             try:
-                answer = self._low_level_execute_command(commands)
+                # With input there is no terminal, which would join both outputs.
+                answer = self._low_level_execute_command("/bin/sh", in_data=to_bytes(commands))
             except AnsibleError as error:
                 if time.monotonic() > end:
                     raise

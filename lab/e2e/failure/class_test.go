@@ -63,7 +63,7 @@ func TestEveryClassOfFailure(t *testing.T) {
 		slurmdEnds("w09"),
 		{node: "w10", kind: labcloud.Blocked, class: reconfigure.ClassSSH, words: "a security group", exit: 1},
 		{node: "w11", kind: labcloud.FullDisk, class: reconfigure.ClassPlaybook,
-			words: "/etc/slurm/slurm.conf: No space left on device", exit: 1},
+			words: "No space left on device", exit: 1},
 		{node: "w12", kind: labcloud.TruncatedConsole, class: reconfigure.ClassBoot,
 			words: "the cloud cuts off the beginning of the console log", exit: 1},
 		{node: "i01", class: reconfigure.ClassMissing, words: `image "node-v9"`, exit: 1},
