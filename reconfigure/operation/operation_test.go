@@ -391,13 +391,21 @@ func TestNodeIsHandedBackAfterALostAnswerOfSlurm(t *testing.T) {
 	})
 }
 
-// failsAndThen lets the boot of p3 fail, and calls do when its instance has been removed.
+// failsAndThen lets the boot of p3 fail, and calls do while its instance is removed.
 func (l *lab) failsAndThen(do func()) {
 	l.PowersUp("p3")
 	l.Order(simulate.NoSSH, "p3")
 	l.wants(reconfigure.Create, "p3")
-	l.Then(simulate.AfterApply, func() {})
-	l.Then(simulate.AfterApply, do)
+	l.Takes(simulate.Removing, time.Minute)
+	go func() {
+		for range 3600 {
+			time.Sleep(time.Second)
+			if slices.Contains(l.Calls(), "apply delete p3") {
+				do()
+				return
+			}
+		}
+	}()
 	l.carry()
 }
 
