@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// hostile runs tasks on the host good and on others, which are all this machine. The other hosts answer each command and
-// each module with the output of a shell script of their root. hostile returns Ansible's output.
+// hostile runs tasks on the host good and on others, which are all this machine. The other hosts answer each command
+// and each module with the output of a shell script of their root. hostile returns Ansible's output.
 func hostile(t *testing.T, scripts map[string]string, tasks string, env ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,7 +23,9 @@ func hostile(t *testing.T, scripts map[string]string, tasks string, env ...strin
 		if err := os.Chmod(interpreter, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		hosts[host] = map[string]string{"ansible_python_interpreter": interpreter, "ansible_shell_executable": interpreter}
+		hosts[host] = map[string]string{
+			"ansible_python_interpreter": interpreter, "ansible_shell_executable": interpreter,
+		}
 	}
 	inventory, err := json.Marshal(map[string]any{"all": map[string]any{
 		"hosts": hosts, "vars": map[string]string{"ansible_connection": "local"}}})
@@ -69,7 +71,8 @@ func TestAnAnswerChangesNoOtherHost(t *testing.T) {
 		"ansible.builtin.command: 'true'", "ansible.builtin.shell: 'true'",
 		"ansible.builtin.service: {name: none, use: service, pattern: none}",
 		"ansible.builtin.copy: {remote_src: true, src: /dev/null, dest: " + t.TempDir() + "/copy}",
-		"ansible.builtin.systemd: {daemon_reload: false}", "wait_for_node: {families: [Debian], timeout: 1}", "converge: {}",
+		"ansible.builtin.systemd: {daemon_reload: false}", "wait_for_node: {families: [Debian], timeout: 1}",
+		"converge: {}",
 	} {
 		tasks.WriteString("    - " + task + "\n      when: inventory_hostname == 'evil'\n      ignore_errors: true\n")
 	}
@@ -121,7 +124,8 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
 		hosts[strings.ReplaceAll(name, " ", "-")] = script
 	}
 	for name, script := range modules {
-		hosts[strings.ReplaceAll(name, " ", "-")] = "if grep -q os-release; then\n" + node + "\nelse :\n" + script + "\nfi"
+		hosts[strings.ReplaceAll(name, " ", "-")] = "if grep -q os-release; then\n" + node + "\nelse :\n" + script +
+			"\nfi"
 	}
 	dir := t.TempDir()
 	key, keys := filepath.Join(dir, "key"), filepath.Join(dir, "authorized_keys")

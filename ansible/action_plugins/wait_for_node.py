@@ -28,11 +28,12 @@ DOCUMENTATION = """
 """
 
 # os-release(5), sd_booted(3)
-PLATFORM = """(. /etc/os-release && echo "$ID ${ID_LIKE-}")
+PLATFORM = """([ ! -e /etc/os-release ] || . /etc/os-release; echo "${ID-} ${ID_LIKE-}")
 if [ -d /run/systemd/system ]; then echo systemd; else echo service; fi
 """
 
-# The private half is renamed last, so that it never exists without the public one. Ansible regards ssh-keygen's exit
+# The module converge makes the keys of other users, which exist only when the packages are installed. The private half is
+# renamed last, so that it never exists without the public one. Ansible regards ssh-keygen's exit
 # status 255 as that of ssh, and so the node as unreachable.
 KEY = """set -e
 umask 022
@@ -50,6 +51,7 @@ fi
 cat "$key.pub"
 """
 
+MANAGERS = ("systemd", "service")
 # ID and ID_LIKE of os-release(5).
 FAMILIES = {"debian": "Debian", "ubuntu": "Debian", "rhel": "RedHat", "fedora": "RedHat", "centos": "RedHat"}
 
@@ -66,23 +68,23 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         key = self._task.args.get("key")
         commands = PLATFORM + (KEY % (shlex.quote(key["path"]), shlex.quote(key["comment"])) if key else "")
-        answer = self._wait(commands, time.monotonic() + int(self._task.args.get("timeout", 120)))
-        if answer["rc"] != 0:
-            result.update(failed=True, msg=answer["said"] or "exit status %d" % answer["rc"])
+        status, lines, said = self._wait(commands, time.monotonic() + int(self._task.args.get("timeout", 120)))
+        if status != 0:
+            result.update(failed=True, msg=said or "exit status %d" % status)
             return result
         # Only these two facts are used, and only known values of them: the node is not trusted.
-        names, manager, public = answer["lines"][0].split(), answer["lines"][1], answer["lines"][2:]
-        is_family = family(names)
-        if is_family not in self._task.args["families"]:
-            result.update(failed=True, msg="the playbooks do not support its operating system: %.40r" % is_family)
+        system = family(lines[0].split())
+        if system not in self._task.args["families"]:
+            result.update(failed=True, msg="the playbooks do not support its operating system: %.40r" % system)
             return result
-        result["ansible_facts"] = {"os_family": is_family, "service_mgr": "systemd" if manager == "systemd" else "service"}
+        result["ansible_facts"] = {"os_family": system, "service_mgr": lines[1]}
         if key:
-            result["public_key"] = "\n".join(public)
+            result["public_key"] = "\n".join(lines[2:])
         return result
 
     def _wait(self, commands, end):
-        """Runs the commands until the login works, and returns their exit status, the lines of their output, and what a failure is."""
+        """Runs the commands until the login works, and returns their exit status, the lines of their output, and the message of a failure. The status 0 means that the second line is one of
+        MANAGERS."""
         pause = 0.25
         while True:
             try:
@@ -95,9 +97,11 @@ class ActionModule(ActionBase):
             else:
                 lines = to_text(answer["stdout"]).splitlines()
                 reason = to_text(answer.get("stderr") or answer["stdout"]).strip()
-                # Without these lines, the user is not allowed to become root yet: cloud-init does that.
-                if len(lines) >= 2 and lines[1] in ("systemd", "service") or time.monotonic() > end:
-                    return {"rc": answer["rc"] if len(lines) >= 2 else answer["rc"] or 1, "lines": lines, "said": reason}
+                if len(lines) >= 2 and lines[1] in MANAGERS:
+                    return answer["rc"], lines, reason
+                # The user is not allowed to become root yet: cloud-init does that.
+                if time.monotonic() > end:
+                    return answer["rc"] or 1, lines, reason
             self._display.vvv("%s: retry after: %s" % (self._task.get_name(), reason))
             time.sleep(pause)
             pause = min(2 * pause, 2)

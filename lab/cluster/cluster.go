@@ -54,7 +54,8 @@ type Config struct {
 	// of the packages that the machine installs: see [image.ControlHost].
 	Packages string
 	Groups   []NodeGroup
-	// NodeEnviron is the environment of Lab.Command, in addition to the machine's; nil: Slurm is where the packages put it.
+	// NodeEnviron is the environment of Lab.Command, in addition to the machine's; nil: Slurm is where the packages put
+	// it.
 	NodeEnviron []string
 	// Partitions are Slurm's; nil means one with all groups.
 	Partitions []Partition

@@ -9,8 +9,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// healthFiles returns the files of a node's health checks, the program on the node that runs them, and the most seconds
-// that it takes; none if its group declares no check. A script of the site has precedence over a shipped one with its name.
+// healthFiles returns the files of a node's health checks, the program on the node that runs them, and the largest
+// number of seconds that it takes; none if its group declares no check. A script of the site has precedence over a
+// shipped one with its name.
 func healthFiles(c reconfigure.Cluster, node string) (files []siteFile, program string, seconds int) {
 	g, ok := c.GroupOf(node)
 	if !ok || len(g.HealthChecks) == 0 {

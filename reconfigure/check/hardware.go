@@ -58,10 +58,12 @@ func hardware(facts Facts) (found []Finding) {
 func fallbacks(facts Facts) (found []Finding) {
 	for _, g := range facts.Cluster.Groups {
 		own := flavorOf(facts, facts.Sources[g.Source].FlavorID)
-		for _, source := range g.FallbackSources() {
-			if own == nil || source.Zone != g.Zone { // no flavor is known; once for each flavor
+		for _, name := range g.Fallbacks {
+			if own == nil { // no flavor is known
 				continue
 			}
+			source := g.Source
+			source.Flavor = name
 			flavor, known := facts.Room.Flavors[facts.Sources[source].FlavorID]
 			if !known {
 				continue

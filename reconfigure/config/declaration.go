@@ -259,8 +259,8 @@ func (g *group) schema() object {
 	schema["availability_zone"] = optional{text(&g.zone, maybe(zone()))}
 	schema["fallback_zones"] = optional{texts(&g.fallbackZones, zone())}
 	schema["server_group"] = optional{text(&g.serverGroup, maybe(filled))}
-	schema["scheduler_hints"] = optional{textsByName(&g.hints, hint)}
-	schema["metadata"] = optional{textsByName(&g.metadata, metadatum)}
+	schema["scheduler_hints"] = optional{textsByName(&g.hints, hint())}
+	schema["metadata"] = optional{textsByName(&g.metadata, metadatum())}
 	schema["image"] = byDefault("control_node.image", text(&g.image, filled))
 	schema["network"] = byDefault("control_node.network", text(&g.network, filled))
 	return schema

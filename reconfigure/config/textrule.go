@@ -212,18 +212,24 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// hint checks the name of a scheduler hint.
-func hint(name string) error {
-	if name == "group" {
-		return errors.New("is the server group; set server_group of the node group")
+// hint is the rule for the name of a scheduler hint.
+func hint() rule {
+	named := like(`[A-Za-z0-9_:.-]+`, "is not the name of a scheduler hint: letters, digits and _ : . -")
+	return func(name string) error {
+		if name == "group" {
+			return errors.New("is the server group; set server_group of the node group")
+		}
+		return named(name)
 	}
-	return like(`[A-Za-z0-9_:.-]+`, "is not the name of a scheduler hint: letters, digits and _ : . -")(name)
 }
 
-// metadatum checks a name in the metadata of an instance, as Nova does.
-func metadatum(name string) error {
-	if strings.HasPrefix(name, reconfigure.MetadataPrefix) {
-		return errors.New("begins with " + reconfigure.MetadataPrefix + ": these names belong to reconfigure")
+// metadatum is the rule for a name in the metadata of an instance, as Nova has it.
+func metadatum() rule {
+	named := like(`[A-Za-z0-9_:. -]{1,255}`, "is not a name of metadata: letters, digits, spaces and _ : . -")
+	return func(name string) error {
+		if strings.HasPrefix(name, reconfigure.MetadataPrefix) {
+			return errors.New("begins with " + reconfigure.MetadataPrefix + ": these names belong to reconfigure")
+		}
+		return named(name)
 	}
-	return like(`[A-Za-z0-9_:. -]{1,255}`, "is not a name of metadata: letters, digits, spaces and _ : . -")(name)
 }

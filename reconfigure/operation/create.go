@@ -49,8 +49,8 @@ func (o *operation) attempts(first func() error) error {
 	}
 }
 
-// fallsBack reports whether the next attempt is one with another flavor or zone. A quota counts all of them, so it is no
-// reason for another one.
+// fallsBack reports whether the next attempt is one with another flavor or zone. A quota counts all of them, so it is
+// no reason for another one.
 func (o *operation) fallsBack(err error) bool {
 	return reconfigure.ClassOf(err) == reconfigure.ClassCapacity && len(o.fallbacks) > 0 && o.term.ctx.Err() == nil
 }

@@ -26,7 +26,8 @@ type operation struct {
 	remark   string // for the verdict, instead of the change's note
 	instance instance
 	attempt  attempt
-	// fallback is that of the current attempt; zero: the attempt is as the change says. fallbacks are those that are left.
+	// fallback is that of the current attempt; zero: the attempt is as the change says. fallbacks are those that are
+	// left.
 	fallback  reconfigure.Fallback
 	fallbacks []reconfigure.Fallback
 	stale     bool // Slurm has a reason of ours for a node that is up

@@ -43,14 +43,14 @@ func (o *operation) shard() string {
 func (o *operation) target(c reconfigure.Change) provision.Target {
 	t := provision.Target{Change: c, Jobs: jobsOf(o), Plan: o.round.Number}
 	if spec, ok := o.round.Plan.Desired[c.Node]; ok {
-		spec = o.fallenBack(spec)
+		spec = o.withFallback(spec)
 		t.Entry = &spec
 	}
 	return t
 }
 
-// fallenBack returns an entry with the fallback of the current attempt.
-func (o *operation) fallenBack(spec reconfigure.Spec) reconfigure.Spec {
+// withFallback returns an entry with the fallback of the current attempt.
+func (o *operation) withFallback(spec reconfigure.Spec) reconfigure.Spec {
 	if spec.HasInstance() && o.fallback != (reconfigure.Fallback{}) {
 		spec.FlavorID, spec.Zone = o.fallback.FlavorID, o.fallback.Zone
 	}
@@ -70,7 +70,7 @@ func (o *operation) makes() provision.Make {
 		c.Action == reconfigure.Start && o.instance.origin == originRemoved: // the boot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, o.round.Plan.Desired[c.Node]
 	}
-	c.Spec = o.fallenBack(c.Spec)
+	c.Spec = o.withFallback(c.Spec)
 	return provision.Make{Target: o.target(c)}
 }
 

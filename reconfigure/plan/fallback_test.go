@@ -80,7 +80,8 @@ func TestFallbackFlavors(t *testing.T) {
 // TestFallbackZones plans for a group in zone "a", with zone "b" and flavor "large" as fallbacks. n2 is in zone "b".
 func TestFallbackZones(t *testing.T) {
 	source := func(flavor, zone string) reconfigure.Source {
-		return reconfigure.Source{Image: "v1", Flavor: flavor, Network: "n", Placement: reconfigure.Placement{Zone: zone}}
+		return reconfigure.Source{Image: "v1", Flavor: flavor, Network: "n",
+			Placement: reconfigure.Placement{Zone: zone}}
 	}
 	c := reconfigure.Cluster{
 		Control: reconfigure.Control{Name: "ctl", Source: source("small", "")},
@@ -104,14 +105,17 @@ func TestFallbackZones(t *testing.T) {
 	}
 	of := func(mode reconfigure.Mode, node string) reconfigure.Change {
 		t.Helper()
-		p := Compute(c, seen, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(node), Submitted: time.Now()}})
+		requests := []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(node), Submitted: time.Now()}}
+		p := Compute(c, seen, requests)
 		change, ok := p.Of(node)
 		if !ok {
 			t.Fatalf("no change of %s: %+v", node, p)
 		}
 		return change
 	}
-	want := []reconfigure.Fallback{{FlavorID: "small", Zone: "b"}, {FlavorID: "large", Zone: "a"}, {FlavorID: "large", Zone: "b"}}
+	want := []reconfigure.Fallback{
+		{FlavorID: "small", Zone: "b"}, {FlavorID: "large", Zone: "a"}, {FlavorID: "large", Zone: "b"},
+	}
 	if got := of(reconfigure.Resume, "n1"); got.Spec.Zone != "a" || !slices.Equal(got.Fallbacks, want) {
 		t.Errorf("a new node: %+v", got)
 	}
@@ -123,7 +127,11 @@ func TestFallbackZones(t *testing.T) {
 	if got := of(reconfigure.Resume, "n3"); got.Spec != there || !slices.Equal(got.Fallbacks, want[1:]) {
 		t.Errorf("what a worker has begun: %+v", got)
 	}
-	c.Groups[0].FallbackZones = nil
+	c.Groups[0].Min = 3
+	if got := of(reconfigure.Enlarge, "n3"); got.Spec.Zone != "a" || got.Fallbacks != nil {
+		t.Errorf("the same for a persistent node: %+v", got)
+	}
+	c.Groups[0].Min, c.Groups[0].FallbackZones = 0, nil
 	if got := of(reconfigure.Update, "n2"); got.Action != reconfigure.Replace || got.Spec.Zone != "a" {
 		t.Errorf("without fallback zones: %+v", got)
 	}

@@ -296,8 +296,8 @@ func (p *planner) asMade(node string, spec reconfigure.Spec) reconfigure.Spec {
 	return spec
 }
 
-// alternatives returns what may be tried for a new cloud node while the cloud has no room for the declared flavor in the
-// declared zone.
+// alternatives returns what may be tried for a new cloud node while the cloud has no room for the declared flavor in
+// the declared zone.
 func (p *planner) alternatives(node, image string, spec reconfigure.Spec) []reconfigure.Fallback {
 	if p.persistent.Contains(node) {
 		return nil // a person waits for it, and it would keep the flavor
@@ -322,7 +322,8 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 		p.rejectFor(r, node, problem)
 		return
 	}
-	if entry := p.seen.Desired[node]; entry.HasInstance() { // a worker that has ended may have begun with a fallback
+	// A worker that has ended may have begun with a fallback.
+	if entry := p.seen.Desired[node]; entry.HasInstance() && !p.persistent.Contains(node) {
 		spec = p.seen.FallenBack(p.cluster, node, spec, entry)
 	}
 	action := reconfigure.Create

@@ -146,8 +146,8 @@ func (p provider) placesAs(dir string, c reconfigure.Cluster) error {
 		if placement == (reconfigure.Placement{}) {
 			return nil
 		}
-		return config.Wrong(dir, key, "availability_zone, server_group, scheduler_hints and metadata are not possible with provider "+
-			"%s; remove them", p.Name)
+		return config.Wrong(dir, key, "availability_zone, server_group, scheduler_hints and metadata are not possible "+
+			"with provider %s; remove them", p.Name)
 	}
 	err := wrong("control_node", c.Control.Placement)
 	for i, g := range c.Groups {

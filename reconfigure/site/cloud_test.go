@@ -61,7 +61,8 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 		t.Error(err)
 	}
 	for _, kind := range []reconfigure.Provider{{Name: "paper"}, {Name: "paper", Existing: true}} {
-		const why = "node_groups[0]: availability_zone, server_group, scheduler_hints and metadata are not possible with provider paper"
+		const why = "node_groups[0]: availability_zone, server_group, scheduler_hints and metadata are not possible " +
+			"with provider paper"
 		if _, err := (provider{Provider: kind}).adapt("", declared); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("error %v", err)
 		}

@@ -4,10 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
@@ -15,16 +12,13 @@ import (
 // TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, nodes
 // come and go for jobs.
 func TestAttachAndDetach(t *testing.T) {
-	own := lab.Job(t, "--partition=work", harness.Until)
-	lab.AwaitJob(t, own, "RUNNING")
+	own := lab.StartOwnJob(t)
 	before := lab.Sums(t, cluster.ControlNodeName)
 
 	if out, code := lab.Call(t, "plan", "attach"); code != 12 { // the site is not configless
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("the plan changes files (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the plan")
 	t.Log(lab.Do(t, "attach"))
 	slurmctld := lab.OnControl(t, "pgrep", "-x", "slurmctld")
 	attached := lab.Sums(t, cluster.ControlNodeName)
@@ -32,9 +26,7 @@ func TestAttachAndDetach(t *testing.T) {
 	if again := lab.OnControl(t, "pgrep", "-x", "slurmctld"); again != slurmctld {
 		t.Errorf("the second attachment starts slurmctld anew: %s, then %s", slurmctld, again)
 	}
-	if diff := cmp.Diff(attached, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("the second attachment changes files (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, attached, "after the second attachment")
 	lab.AssertRunning(t, own)
 	for _, command := range [][]string{{"enlarge", "cloud", "--to", "1"}, {"resize"}, {"image", "create", "node01"}} {
 		if out, code := lab.Call(t, command...); code != 2 || !strings.Contains(out, "control_node.existing") {
@@ -73,20 +65,13 @@ func TestAttachAndDetach(t *testing.T) {
 	lab.AwaitQuiet(t)
 
 	t.Log(lab.Do(t, "detach"))
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("after the detachment (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
 	if _, err := lab.NodeState("node01"); err == nil {
 		t.Error("slurmctld still knows node01")
 	}
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("after the second detachment (-before +after):\n%s", diff)
-	}
-	lab.AssertRunning(t, own)
-	lab.LetGo(t, existing.Static)
-	lab.AwaitJob(t, own, "COMPLETED")
-	lab.On(t, existing.Static, "rm", "/tmp/go")
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the second detachment")
+	lab.EndOwnJob(t, own)
 	if server, ok := lab.Server(cluster.ControlNodeName); !ok || server.Status != "ACTIVE" {
 		t.Errorf("the site's control node is %+v", server)
 	}

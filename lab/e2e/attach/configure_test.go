@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
@@ -74,7 +72,5 @@ func TestACommandOfTheSiteConfiguresTheNodes(t *testing.T) {
 	lab.AwaitQuiet(t)
 	lab.Do(t, "destroy", "--yes")
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("after the detachment (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
 }

@@ -4,12 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
-	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
 // rented is what a site has for cloud nodes of other programs. They make no instances.
@@ -25,11 +21,11 @@ PartitionName=rented Nodes=rented[1-2] SuspendTime=60
 // has given these nodes up, as the guide says.
 func TestAnotherResumeProgram(t *testing.T) {
 	generation.OnlyFull(t)
-	own := lab.Job(t, "--partition=work", harness.Until)
-	lab.AwaitJob(t, own, "RUNNING")
+	own := lab.StartOwnJob(t)
 	before := lab.Sums(t, cluster.ControlNodeName)
 	lab.OnControl(t, "sh", "-c", "set -e; cp -p /etc/slurm/slurm.conf /var/tmp/own; "+
-		"for name in rent return; do printf '#!/bin/sh\n' >/usr/local/sbin/$name; chmod 0755 /usr/local/sbin/$name; done; "+
+		"for name in rent return; do "+
+		"printf '#!/bin/sh\n' >/usr/local/sbin/$name; chmod 0755 /usr/local/sbin/$name; done; "+
 		"printf '%s' \""+rented+"\" >>/etc/slurm/slurm.conf; service slurmctld restart; "+
 		"until scontrol show partition rented; do sleep 0.2; done")
 	with := lab.Sums(t, cluster.ControlNodeName)
@@ -43,13 +39,12 @@ func TestAnotherResumeProgram(t *testing.T) {
 	if out, code := lab.Call(t, "attach"); code == 0 || !strings.Contains(out, "3 errors") {
 		t.Errorf("attach: exit code %d:\n%s", code, out)
 	}
-	if diff := cmp.Diff(with, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("the refused attachment changes files (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, with, "after the refused attachment")
 
 	// The nodes are powered down, so no job is there.
 	lab.OnControl(t, "sh", "-c", "set -e; rm /usr/local/sbin/rent /usr/local/sbin/return; "+
-		"mv /var/tmp/own /etc/slurm/slurm.conf; service slurmctld restart; until scontrol show node static1; do sleep 0.2; done")
+		"mv /var/tmp/own /etc/slurm/slurm.conf; service slurmctld restart; "+
+		"until scontrol show node static1; do sleep 0.2; done")
 	lab.Do(t, "attach")
 	lab.Do(t, "deploy")
 	job := lab.Job(t, "--partition=burst", "--wrap=true")
@@ -57,11 +52,6 @@ func TestAnotherResumeProgram(t *testing.T) {
 	lab.AwaitQuiet(t)
 	lab.Do(t, "destroy", "--yes")
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("after the detachment (-before +after):\n%s", diff)
-	}
-	lab.AssertRunning(t, own)
-	lab.LetGo(t, existing.Static)
-	lab.AwaitJob(t, own, "COMPLETED")
-	lab.On(t, existing.Static, "rm", "/tmp/go")
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
+	lab.EndOwnJob(t, own)
 }

@@ -3,20 +3,15 @@ package attach_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
-	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
 // TestKilledAndRepeated kills attach and detach, with what they started on both hosts, and repeats them. A job of the
 // site runs meanwhile. The module that changes slurm.conf has a test that kills it at each of its steps.
 func TestKilledAndRepeated(t *testing.T) {
 	generation.OnlyFull(t)
-	own := lab.Job(t, "--partition=work", harness.Until)
-	lab.AwaitJob(t, own, "RUNNING")
+	own := lab.StartOwnJob(t)
 	before := lab.Sums(t, cluster.ControlNodeName)
 	const line = "grep -q '^Include eiffel' /etc/slurm/slurm.conf"
 	for _, moment := range []string{
@@ -27,9 +22,7 @@ func TestKilledAndRepeated(t *testing.T) {
 	lab.Do(t, "attach")
 	attached := lab.Sums(t, cluster.ControlNodeName)
 	lab.Do(t, "attach")
-	if diff := cmp.Diff(attached, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("once more, attach changes files (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, attached, "after one more attach")
 	if state := lab.State(t, "node01"); state != "IDLE+CLOUD+POWERED_DOWN" {
 		t.Errorf("node01 is %s", state)
 	}
@@ -39,14 +32,9 @@ func TestKilledAndRepeated(t *testing.T) {
 		kill(t, "detach", moment)
 	}
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("after the detachment (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
 	lab.OnControl(t, "scontrol", "ping")
-	lab.AssertRunning(t, own)
-	lab.LetGo(t, existing.Static)
-	lab.AwaitJob(t, own, "COMPLETED")
-	lab.On(t, existing.Static, "rm", "/tmp/go")
+	lab.EndOwnJob(t, own)
 }
 
 // kill starts a command, and kills it when a condition is true on the control node.

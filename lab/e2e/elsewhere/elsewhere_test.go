@@ -4,12 +4,9 @@
 package elsewhere_test
 
 import (
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
@@ -23,30 +20,24 @@ func TestMain(m *testing.M) {
 	if !generation.Full() { // the tests are skipped, so they need no lab
 		os.Exit(m.Run())
 	}
-	name, network := "elsewhere", "10.85.0.1/24"
-	if os.Getenv(harness.ReleaseVariable) == harness.Trixie {
-		name, network = "elsewhere13", "10.87.0.1/24"
-	}
-	os.Exit(lab.Main(m, cluster.Config{Name: name, Gateway: netip.MustParsePrefix(network)}))
+	os.Exit(lab.Main(m, existing.Place{Name: "elsewhere", Gateway: "10.85.0.1/24"},
+		existing.Place{Name: "elsewhere13", Gateway: "10.87.0.1/24"}))
 }
 
 // TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, two
 // nodes come and go, one of them anew.
 func TestAttachAndDetach(t *testing.T) {
 	generation.OnlyFull(t)
-	own := lab.Job(t, "--partition=work", harness.Until)
-	lab.AwaitJob(t, own, "RUNNING")
+	own := lab.StartOwnJob(t)
 	hosts := []string{cluster.ControlNodeName, existing.Backup}
 	before := map[string]string{}
 	for _, host := range hosts {
 		before[host] = lab.Sums(t, host)
 	}
-	unchanged := func(when string, hosts ...string) {
+	unchanged := func(when string) {
 		t.Helper()
 		for _, host := range hosts {
-			if diff := cmp.Diff(before[host], lab.Sums(t, host)); diff != "" {
-				t.Errorf("%s, on %s (-before +after):\n%s", when, host, diff)
-			}
+			lab.AssertUnchanged(t, host, before[host], when)
 		}
 	}
 
@@ -54,7 +45,7 @@ func TestAttachAndDetach(t *testing.T) {
 	if code != 12 || !strings.Contains(out, "there is a backup slurmctld") || strings.Contains(out, "not configless") {
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
-	unchanged("after the plan", hosts...)
+	unchanged("after the plan")
 	lab.Do(t, "attach")
 	lab.AssertRunning(t, own)
 	if out := lab.Do(t, "deploy"); strings.Contains(out, "failed") {
@@ -63,8 +54,10 @@ func TestAttachAndDetach(t *testing.T) {
 
 	two := lab.Job(t, "--partition=burst", "--nodes=2", harness.Until)
 	lab.AwaitJob(t, two, "RUNNING")
-	if uids := lab.On(t, "node01", "id", "-u", "slurm") + " " + lab.OnControl(t, "id", "-u", "slurm"); uids != "981 981" {
-		t.Errorf("SlurmUser's uids on the new node and on the control node are %s", uids)
+	for _, host := range []string{"node01", cluster.ControlNodeName} {
+		if uid := lab.On(t, host, "id", "-u", "slurm"); uid != "981" {
+			t.Errorf("SlurmUser has the uid %s on %s", uid, host)
+		}
 	}
 	if out := lab.Do(t, "status"); !strings.Contains(out, "node01") {
 		t.Errorf("status:\n%s", out)
@@ -74,12 +67,9 @@ func TestAttachAndDetach(t *testing.T) {
 	lab.AwaitQuiet(t)
 
 	lab.Do(t, "detach")
-	unchanged("after the detachment", hosts...)
+	unchanged("after the detachment")
 	if _, err := lab.NodeState("node01"); err == nil {
 		t.Error("slurmctld still knows node01")
 	}
-	lab.AssertRunning(t, own)
-	lab.LetGo(t, existing.Static)
-	lab.AwaitJob(t, own, "COMPLETED")
-	lab.On(t, existing.Static, "rm", "/tmp/go")
+	lab.EndOwnJob(t, own)
 }

@@ -4,19 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// TestNodesThatTheirImageConfigures has an image whose nodes join the site at boot, at first without success: the job of
-// a node that does not register is requeued. A reboot by Slurm makes a node anew.
+// TestNodesThatTheirImageConfigures has an image whose nodes join the site at boot. At first it is broken: the job of a
+// node that does not register is requeued. A reboot by Slurm makes a node anew.
 func TestNodesThatTheirImageConfigures(t *testing.T) {
 	generation.OnlyFull(t)
 	before := lab.Sums(t, cluster.ControlNodeName)
-	mend := lab.JoinByImage(t, cluster.ImageV2)
+	repair := lab.JoinByImage(t, cluster.ImageV2)
 	lab.Redeclare(t, func(d *cluster.Declaration) {
 		d.ControlNode.Configure, d.NodeGroups[0].Image = "image", cluster.ImageV2
 	})
@@ -29,7 +27,7 @@ func TestNodesThatTheirImageConfigures(t *testing.T) {
 		_, there := lab.Server("node01")
 		return strings.Contains(said, "slurmd did not register in time") && !there, said
 	})
-	mend()
+	repair()
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
 		lab.Hurry(t, job)
 		state, err := lab.JobState(job)
@@ -43,7 +41,5 @@ func TestNodesThatTheirImageConfigures(t *testing.T) {
 	lab.AwaitQuiet(t)
 	lab.Do(t, "destroy", "--yes")
 	lab.Do(t, "detach")
-	if diff := cmp.Diff(before, lab.Sums(t, cluster.ControlNodeName)); diff != "" {
-		t.Errorf("after the detachment (-before +after):\n%s", diff)
-	}
+	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
@@ -60,16 +62,31 @@ func (l *Lab) SlurmConf() string {
 	return "/etc/slurm/slurm.conf"
 }
 
-// Main sets the cluster up, runs the tests and returns the exit code, as [harness.Lab.Main] does.
-func (l *Lab) Main(m *testing.M, cfg cluster.Config) int {
+// Place is a lab's name, and the gateway of its network with the length of the prefix.
+type Place struct{ Name, Gateway string }
+
+// Main sets the cluster up, runs the tests and returns the exit code, as [harness.Lab.Main] does. Labs with machines of
+// Debian 12 and of Debian 13 have different places.
+func (l *Lab) Main(m *testing.M, bookworm, trixie Place) int {
 	l.Deploy = l.setUp
-	cfg.Groups = []cluster.NodeGroup{cluster.Group("cloud", "node", 0, 2)}
-	cfg.Partitions = []cluster.Partition{{Name: "burst", Groups: []string{"cloud"}}}
+	at := bookworm
+	if onTrixie() {
+		at = trixie
+	}
+	cfg := cluster.Config{
+		Name: at.Name, Gateway: netip.MustParsePrefix(at.Gateway),
+		Groups:     []cluster.NodeGroup{cluster.Group("cloud", "node", 0, 2)},
+		Partitions: []cluster.Partition{{Name: "burst", Groups: []string{"cloud"}}},
+	}
 	if l.Elsewhere {
-		cfg.NodeEnviron = []string{"SLURM_CONF=" + l.SlurmConf(), "PATH=" + Prefix + "/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+		cfg.NodeEnviron = []string{
+			"SLURM_CONF=" + l.SlurmConf(), "PATH=" + Prefix + "/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		}
 	}
 	return l.Lab.Main(m, cfg, nil)
 }
+
+func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trixie }
 
 // Sums returns the checksums, owners and modes of the files that an administrator finds on a node.
 func (l *Lab) Sums(t *testing.T, node string) string {
@@ -78,6 +95,31 @@ func (l *Lab) Sums(t *testing.T, node string) string {
 		"\\( -path '*/.ansible' -o -path /home/alice -o -name reconfigure.log \\) -prune -o "
 	return l.On(t, node, "sh", "-c", find+"-type f -printf '%p %u %g %m ' -exec sha256sum {} \\; | "+
 		"sed 's/ [^ ]*$//' | sort; "+find+"-type l -printf '%p -> %l\n' | sort; "+find+"-type d -print | sort")
+}
+
+// AssertUnchanged checks that the files of a node are those of earlier Sums. when is for the message.
+func (l *Lab) AssertUnchanged(t *testing.T, node, before, when string) {
+	t.Helper()
+	if diff := cmp.Diff(before, l.Sums(t, node)); diff != "" {
+		t.Errorf("%s, files on %s differ (-before +after):\n%s", when, node, diff)
+	}
+}
+
+// StartOwnJob starts a job on the site's own node, and returns its id.
+func (l *Lab) StartOwnJob(t *testing.T) string {
+	t.Helper()
+	job := l.Job(t, "--partition=work", harness.Until)
+	l.AwaitJob(t, job, "RUNNING")
+	return job
+}
+
+// EndOwnJob checks that a job of StartOwnJob still runs, and ends it.
+func (l *Lab) EndOwnJob(t *testing.T, job string) {
+	t.Helper()
+	l.AssertRunning(t, job)
+	l.LetGo(t, Static)
+	l.AwaitJob(t, job, "COMPLETED")
+	l.On(t, Static, "rm", "/tmp/go")
 }
 
 // Reimage has Slurm reboot a node on which a job with Until runs, which ends at the first of its nodes. The next job
@@ -131,19 +173,13 @@ func (l *Lab) conf() string {
 }
 
 // install is what the site's administrator did on each node.
-const install = `set -e
-printf '%%s' "$hosts" >>/etc/hosts
-base64 -d >/etc/munge/munge.key <<END
-%[1]s
-END
+const install = `printf %s "$hosts" >>/etc/hosts
+echo "$key" | base64 -d >/etc/munge/munge.key
 chown munge:munge /etc/munge/munge.key
 chmod 0400 /etc/munge/munge.key
-%[3]s
 mkdir -p "$etc/site" /var/log/slurm /var/spool/slurm-state /var/spool/slurmd.site
 chown slurm: /var/log/slurm /var/spool/slurm-state
-base64 -d >"$etc/slurm.conf" <<END
-%[2]s
-END
+echo "$conf" | base64 -d >"$etc/slurm.conf"
 cat >"$etc/$nodes" <<END
 nodename = static1 NodeAddr=$static State=UNKNOWN
 PartitionName=work Nodes=static1 Default=YES MaxTime=INFINITE
@@ -152,11 +188,13 @@ echo CgroupPlugin=$plugin >"$etc/cgroup.conf"
 service munge restart
 `
 
-// own moves Slurm's programs and gives SlurmUser another uid. Who reads the packages' slurm.conf finds no slurmctld.
+// own moves Slurm's programs and gives SlurmUser another uid. A program that reads the packages' slurm.conf finds no
+// slurmctld.
 const own = `usermod --uid ` + uid + ` slurm
-mkdir -p ` + Prefix + `/bin ` + Prefix + `/etc
+mkdir -p ` + Prefix + `/bin
 for name in scontrol squeue sinfo sbatch srun scancel; do mv /usr/bin/$name ` + Prefix + `/bin/; done
-printf 'ClusterName=example\nSlurmctldHost=nowhere\n' >/etc/slurm/slurm.conf`
+printf 'ClusterName=example\nSlurmctldHost=nowhere\n' >/etc/slurm/slurm.conf
+`
 
 // join is what a site's image does at boot: the node becomes one of the site's, without SSH and without playbooks.
 const join = `#!/bin/sh
@@ -179,9 +217,9 @@ service munge restart
 exec slurmd --conf-server ctl
 `
 
-// JoinByImage makes an image of the lab, of which no machine exists, one whose nodes join a Lab.Elsewhere. mend lets them
-// do so, which they do not before: no machine of the image may exist then either.
-func (l *Lab) JoinByImage(t *testing.T, name string) (mend func()) {
+// JoinByImage changes an image of the lab so that its machines join the site of a Lab.Elsewhere at boot, and breaks the
+// program that does it. repair repairs the program. No machine of the image may exist during either call.
+func (l *Lab) JoinByImage(t *testing.T, name string) (repair func()) {
 	t.Helper()
 	control, _ := l.Server(cluster.ControlNodeName)
 	backup, _ := l.Server(Backup)
@@ -193,7 +231,8 @@ func (l *Lab) JoinByImage(t *testing.T, name string) (mend func()) {
 	}
 	for name, text := range files {
 		path := filepath.Join(layer, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,7 +259,8 @@ func (l *Lab) setUp(ctx context.Context) error {
 	start := map[string]string{cluster.ControlNodeName: "service slurmctld restart", Static: "service slurmd restart"}
 	if l.Elsewhere {
 		names = append(names, Backup)
-		ctld := "echo 'SLURMCTLD_OPTIONS=\"-f " + l.SlurmConf() + "\"' >/etc/default/slurmctld && service slurmctld restart"
+		ctld := "echo 'SLURMCTLD_OPTIONS=\"-f " + l.SlurmConf() + "\"' >/etc/default/slurmctld\n" +
+			"service slurmctld restart"
 		start = map[string]string{cluster.ControlNodeName: ctld, Backup: ctld,
 			Static: "rm -r " + path.Dir(l.SlurmConf()) + " && slurmd --conf-server ctl"}
 	}
@@ -255,14 +295,13 @@ func (l *Lab) setUp(ctx context.Context) error {
 }
 
 func (l *Lab) install(ctx context.Context, node, hosts, static, start string) error {
-	plugin, more, nodes := "cgroup/v1", "", "site/nodes.conf" // no cgroup file system is there
-	if os.Getenv(harness.ReleaseVariable) == harness.Trixie {
+	plugin, before, nodes := "cgroup/v1", "", "site/nodes.conf" // no cgroup file system is there
+	if onTrixie() {
 		plugin = "disabled"
 	}
 	if l.Elsewhere {
-		more, nodes = own, "nodes.conf"
+		before, nodes = own, "nodes.conf"
 	}
-	script := fmt.Sprintf(install, mungeKey, encoded(l.conf()), more) + start
 	for ctx.Err() == nil {
 		if l.Command(node, "test", "-e", "/run/sshd.pid").Run() == nil {
 			break
@@ -270,7 +309,8 @@ func (l *Lab) install(ctx context.Context, node, hosts, static, start string) er
 		time.Sleep(200 * time.Millisecond)
 	}
 	out, err := l.Command(node, "env", "hosts="+hosts, "static="+static, "plugin="+plugin, "nodes="+nodes,
-		"etc="+path.Dir(l.SlurmConf()), "sh", "-c", script).CombinedOutput()
+		"key="+mungeKey, "conf="+encoded(l.conf()), "etc="+path.Dir(l.SlurmConf()),
+		"sh", "-ec", before+install+start).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("set up %s: %w\n%s", node, err, out)
 	}

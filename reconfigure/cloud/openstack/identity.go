@@ -18,8 +18,8 @@ import (
 // The metadata of an instance that identifies its cluster. The root module sets it. Earlier versions set only the
 // name.
 const (
-	clusterKey = "eiffel_cluster"
-	idKey      = "eiffel_cluster_id"
+	clusterKey = reconfigure.MetadataPrefix + "cluster"
+	idKey      = reconfigure.MetadataPrefix + "cluster_id"
 )
 
 // portMark is the description of the cluster's ports, and formerMark that of earlier versions. The root module sets it.

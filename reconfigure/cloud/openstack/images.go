@@ -18,8 +18,8 @@ import (
 // The properties of an image that this tool has made, in addition to clusterKey and idKey. Nova copies the properties
 // of an instance's image to its snapshots, so a snapshot that a user makes by hand has them too, with another name.
 const (
-	nodeKey    = "eiffel_node"
-	requestKey = "eiffel_request"
+	nodeKey    = reconfigure.MetadataPrefix + "node"
+	requestKey = reconfigure.MetadataPrefix + "request"
 )
 
 // Images returns all images that the project sees, in any status.

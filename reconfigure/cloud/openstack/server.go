@@ -134,10 +134,19 @@ func view(s server) reconfigure.Server {
 	}
 }
 
-// foreign returns the metadata without that of reconfigure.
+// foreign returns the metadata without that of reconfigure. Most instances have no other, and lists of thousands are
+// read often, so it copies only what it returns.
 func foreign(metadata map[string]string) reconfigure.Texts {
-	others := maps.Clone(metadata)
-	maps.DeleteFunc(others, func(name, _ string) bool { return strings.HasPrefix(name, reconfigure.MetadataPrefix) })
+	var others map[string]string
+	for name, value := range metadata {
+		if strings.HasPrefix(name, reconfigure.MetadataPrefix) {
+			continue
+		}
+		if others == nil {
+			others = map[string]string{}
+		}
+		others[name] = value
+	}
 	return reconfigure.MakeTexts(others)
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // groupKey is the metadata of an instance that names its node group. Terraform sets it.
-const groupKey = "eiffel_group"
+const groupKey = reconfigure.MetadataPrefix + "group"
 
 // atOnce is the maximum number of concurrent calls for single servers or ports: a large cluster has thousands.
 const atOnce = 10
