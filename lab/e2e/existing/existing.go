@@ -43,8 +43,8 @@ func encoded(text string) string { return base64.StdEncoding.EncodeToString([]by
 type Lab struct {
 	harness.Lab
 	// Elsewhere is a site with its own build of Slurm: the commands and slurm.conf are below Prefix, SlurmUser has
-	// another uid, the nodes are configless, and there is a backup slurmctld. Otherwise Slurm is where Debian's packages
-	// put it.
+	// another uid, the nodes are configless, and there is a backup slurmctld: see [Lab.HasBackup]. Otherwise Slurm is
+	// where Debian's packages put it.
 	Elsewhere bool
 }
 
@@ -87,6 +87,11 @@ func (l *Lab) Main(m *testing.M, bookworm, trixie Place) int {
 }
 
 func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trixie }
+
+// HasBackup reports whether slurm.conf names a backup slurmctld. It runs, but shares no StateSaveLocation with the first
+// one. Since Slurm 23.11 a reconfiguration starts slurmctld anew, which waits for the backup's answer. While the backup
+// waits for the heartbeat in StateSaveLocation it does not answer, so that `scontrol reconfigure` times out.
+func (l *Lab) HasBackup() bool { return l.Elsewhere && !onTrixie() }
 
 // Sums returns the checksums, owners and modes of the files that an administrator finds on a node.
 func (l *Lab) Sums(t *testing.T, node string) string {
@@ -165,9 +170,12 @@ func (l *Lab) conf() string {
 	if !l.Elsewhere {
 		return written
 	}
-	text := strings.ReplaceAll(written, "SlurmctldHost=ctl\n",
-		"SlurmctldHost=ctl\nSlurmctldHost="+Backup+"\nSlurmctldParameters=enable_configless,idle_on_node_suspend,"+
-			"cloud_reg_addrs,reboot_from_controller\n")
+	hosts := "SlurmctldHost=ctl\n"
+	if l.HasBackup() {
+		hosts += "SlurmctldHost=" + Backup + "\n"
+	}
+	text := strings.ReplaceAll(written, "SlurmctldHost=ctl\n", hosts+
+		"SlurmctldParameters=enable_configless,idle_on_node_suspend,cloud_reg_addrs,reboot_from_controller\n")
 	// A configless slurmctld sends files of its own folder only.
 	return strings.ReplaceAll(text, "Include site/", "Include ")
 }
@@ -221,9 +229,12 @@ exec slurmd --conf-server ctl
 // program that does it. repair repairs the program. No machine of the image may exist during either call.
 func (l *Lab) JoinByImage(t *testing.T, name string) (repair func()) {
 	t.Helper()
-	control, _ := l.Server(cluster.ControlNodeName)
-	backup, _ := l.Server(Backup)
-	hosts := fmt.Sprintf("%s %s\n%s %s\n", control.Addresses[0], cluster.ControlNodeName, backup.Addresses[0], Backup)
+	var hosts string
+	for _, name := range []string{cluster.ControlNodeName, Backup} {
+		if s, ok := l.Server(name); ok {
+			hosts += fmt.Sprintf("%s %s\n", s.Addresses[0], name)
+		}
+	}
 	layer := filepath.Join(l.Dir, "images", cluster.ImageID(name))
 	files := map[string]string{
 		"etc/join/hosts": hosts, "etc/join/key": mungeKey, "etc/init.d/join": join, "etc/join/broken": "",
@@ -258,11 +269,14 @@ func (l *Lab) setUp(ctx context.Context) error {
 	names := []string{cluster.ControlNodeName, Static}
 	start := map[string]string{cluster.ControlNodeName: "service slurmctld restart", Static: "service slurmd restart"}
 	if l.Elsewhere {
-		names = append(names, Backup)
 		ctld := "echo 'SLURMCTLD_OPTIONS=\"-f " + l.SlurmConf() + "\"' >/etc/default/slurmctld\n" +
 			"service slurmctld restart"
-		start = map[string]string{cluster.ControlNodeName: ctld, Backup: ctld,
+		start = map[string]string{cluster.ControlNodeName: ctld,
 			Static: "rm -r " + path.Dir(l.SlurmConf()) + " && slurmd --conf-server ctl"}
+		if l.HasBackup() {
+			names = append(names, Backup)
+			start[Backup] = ctld
+		}
 	}
 	addresses, err := l.makeServers(ctx, names...)
 	if err != nil {
