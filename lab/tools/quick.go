@@ -2,12 +2,7 @@ package tools
 
 import (
 	"context"
-	"debug/buildinfo"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 )
@@ -31,84 +26,20 @@ func shorten(source []byte, want int) ([]byte, error) {
 		[]byte("${1}Delay: 20 * time.Millisecond,\n${1}PollInterval: 50 * time.Millisecond,")), nil
 }
 
-// buildQuick builds the provider with its fixed waits shortened, from a copy of
-// its module: `go build -overlay` refuses files of the module cache.
-func (p provider) buildQuick(ctx context.Context, wrapper, file string) (err error) {
-	source, err := moduleDir(ctx, wrapper, p.module)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(file), "quick-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	patched := filepath.Join(dir, p.quickPatch())
-	if err := os.CopyFS(patched, os.DirFS(source)); err != nil {
-		return fmt.Errorf("copy provider: %w", err)
-	}
-	for name, want := range p.waits {
-		if err := shortenFile(filepath.Join(patched, "openstack", name), want); err != nil {
-			return err
+// buildQuick builds the provider with its fixed waits shortened.
+func (p provider) buildQuick(ctx context.Context, wrapper, file string) error {
+	return buildPatched(ctx, wrapper, p.module, p.quickPatch(), file, func(source string) error {
+		for name, want := range p.waits {
+			err := rewrite(filepath.Join(source, "openstack", name), func(text []byte) ([]byte, error) {
+				return shorten(text, want)
+			})
+			if err != nil {
+				return err
+			}
 		}
-	}
-	if err := copyModule(wrapper, dir); err != nil {
-		return err
-	}
-	replace := exec.CommandContext(ctx, "go", "mod", "edit", "-replace", p.module+"="+patched)
-	replace.Dir = dir
-	if out, err := replace.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w:\n%s", replace, err, out)
-	}
-	return build(ctx, dir, p.module, file)
-}
-
-// moduleDir returns the folder in the module cache of a module that wrapper requires.
-func moduleDir(ctx context.Context, wrapper, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir, cmd.Stderr = wrapper, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", cmd, err)
-	}
-	var found struct{ Dir string }
-	if err := json.Unmarshal(out, &found); err != nil || found.Dir == "" {
-		return "", fmt.Errorf("%s: no folder in %s", cmd, out)
-	}
-	return found.Dir, nil
-}
-
-func shortenFile(path string, want int) error {
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	short, err := shorten(source, want)
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	return os.WriteFile(path, short, 0o600)
-}
-
-func copyModule(from, to string) error {
-	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, name), text, 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // isQuick reports whether the file is the provider with the patch quickPatch.
-func (p provider) isQuick(file string) bool {
-	info, err := buildinfo.ReadFile(file)
-	return err == nil && info.Main.Path == p.module && info.Main.Replace != nil &&
-		filepath.Base(info.Main.Replace.Path) == p.quickPatch()
-}
+func (p provider) isQuick(file string) bool { return hasPatch(file, p.module, p.quickPatch()) }

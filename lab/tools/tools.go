@@ -111,8 +111,8 @@ func chains(checkout string, p Paths) []chain {
 	return []chain{{packagesStep("Debian packages", debianPackages())}, {
 		{
 			"terraform " + TerraformVersion,
-			func() bool { return builtFrom(p.Terraform, terraformModule, TerraformVersion) },
-			func(ctx context.Context) error { return build(ctx, wrapper("terraform"), terraformModule, p.Terraform) },
+			func() bool { return hasPatch(p.Terraform, terraformModule, terraformPatch) },
+			func(ctx context.Context) error { return buildTerraform(ctx, wrapper("terraform"), p.Terraform) },
 		},
 		{
 			"terraform-provider-openstack " + release.version,

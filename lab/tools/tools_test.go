@@ -74,6 +74,32 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	}
 }
 
+// TestTerraformLacksOnlyTheBackEndsThatAreLeftOut asks the binary: without the patch it would know s3, and with too much
+// removed not pg, which tests use.
+func TestTerraformLacksOnlyTheBackEndsThatAreLeftOut(t *testing.T) {
+	needsRoot(t)
+	p, err := Find("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for backend, known := range map[string]bool{"s3": false, "gcs": false, "pg": true, "http": true} {
+		dir := t.TempDir()
+		text := "terraform {\n  backend \"" + backend + "\" {}\n}\n"
+		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), p.Terraform, "init", "-no-color", "-input=false")
+		cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "CHECKPOINT_DISABLE=1"}
+		out, _ := cmd.CombinedOutput()
+		if unknown := strings.Contains(string(out), "Unsupported backend type"); unknown == known {
+			t.Errorf("%s:\n%s", backend, out)
+		}
+	}
+	if _, err := withoutBackends([]byte("backendS3\n")); err == nil {
+		t.Error("another source is accepted")
+	}
+}
+
 // TestTheQuickProviderIsAnotherOneOfTheSameVersion checks that the original is not replaced, and that Terraform finds
 // the quick one through a separate configuration.
 func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
