@@ -19,6 +19,7 @@ type Server struct {
 	Zone     string // its availability zone; empty: none, or unknown
 	Group    string // from its metadata
 	Metadata Texts  // the metadata that is not reconfigure's own
+	Adopted  bool   // somebody else has made it
 	Created  time.Time
 	// Host is the host on which it runs, by its name or by an id that identifies it. Empty if it has none.
 	Host string
@@ -37,7 +38,16 @@ type Port struct {
 	Node    string // its name
 	Server  string // id of the server that uses it; empty if none does
 	Network string // id of its network; empty if the cloud's list does not have it
-	Created time.Time
+	// SecurityGroups are the ids of its security groups; empty if the cloud has none.
+	SecurityGroups List
+	Created        time.Time
+}
+
+// Candidate is a server with the name of a node, which may become its instance.
+type Candidate struct {
+	Server
+	Cluster string // the id, or of an early version the name, of the cluster that it belongs to; empty: none
+	Ports   []Port
 }
 
 // SharedResource is a resource of the root module that belongs to no node, as Terraform would make it.

@@ -41,6 +41,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			planCommand(),
 			attachCommand(),
 			detachCommand(),
+			adoptCommand(),
+			releaseCommand(),
 			statusCommand(),
 			explainCommand(),
 			historyCommand(),

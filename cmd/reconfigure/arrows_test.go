@@ -47,6 +47,7 @@ var arrows = map[string]string{
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"backup":                  "",
+	"adopt":                   ". nodeset",
 	"recovery":                ". nodeset",
 	"gate":                    ". nodeset",
 	"simulate":                ". nodeset operation journal/memory",
@@ -74,7 +75,7 @@ var arrows = map[string]string{
 	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile spare status usage " +
 		"metrics notify slurm ansible site",
 	"client": ". nodeset text sleep process config gate journal snapshot plan controller campaign status usage explain " +
-		"check attach slurmconf terraform ansible sitefiles backup recovery site worker reconcile metrics web",
+		"check attach slurmconf terraform ansible sitefiles backup adopt recovery site worker reconcile metrics web",
 	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage explain check attach " +
 		"slurm site worker client web",
 }

@@ -35,7 +35,8 @@ func exits() []exit {
 			is[*usageError],
 		},
 		{3, "some nodes are as requested, some are not; recover: something could not be imported", func(err error) bool {
-			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err) || is[*client.LeftBehindError](err)
+			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err) ||
+				is[*client.LeftBehindError](err) || errors.Is(err, client.ErrNotAll)
 		}},
 		{4, "all.yml has problems", is[*config.Problems]},
 		{

@@ -16,6 +16,7 @@ func Questions() []string {
 		"images name",
 		"networks name",
 		"ports description",
+		"ports device_id",
 		"servers name=^name$",
 		"servers name=^name?$",
 	}

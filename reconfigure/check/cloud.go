@@ -234,7 +234,7 @@ func names(facts Facts) (found []Finding) {
 			Check: "names", Severity: Warning,
 			What:   "other instances of the project have names of nodes of this cluster: " + nameList(others),
 			Why:    "in the network's DNS, such a name has two addresses; people and tools confuse the two",
-			Change: "another prefix in node_groups, while the group has no instances",
+			Change: "`reconfigure adopt`, or another prefix in node_groups while the group has no instances",
 		})
 	}
 	return found

@@ -103,6 +103,9 @@ func (f Facts) instance(node string) (spec reconfigure.Spec, s reconfigure.Serve
 		Group: cmp.Or(s.Group, group.Name), ImageID: s.ImageID, FlavorID: s.FlavorID, NetworkID: port.Network,
 		Shard: f.Cluster.Shard(node), Placement: reconfigure.Placement{Metadata: s.Metadata},
 	}
+	if s.Adopted {
+		spec.SecurityGroups = port.SecurityGroups
+	}
 	leave := func(reason, begin string) (reconfigure.Spec, reconfigure.Server, *Left) {
 		return reconfigure.Spec{}, s, &Left{fmt.Sprintf("%s (instance %s)", node, s.ID), reason, command(begin, s.ID)}
 	}

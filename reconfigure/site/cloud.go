@@ -15,6 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/vsphere"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
@@ -51,6 +52,17 @@ type observed interface {
 	Ports(ctx context.Context) (map[string][]reconfigure.Port, error)
 	// Port returns the id of the only port of an instance.
 	Port(ctx context.Context, id string) (string, error)
+}
+
+// Takeover is the part of a Cloud in which servers of somebody else may become instances of the cluster.
+type Takeover interface {
+	// Candidates returns the project's servers with the names of these nodes, of whatever cluster, with their ports.
+	Candidates(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Candidate, error)
+	// Claim marks a server of nobody, and its port, as the instance of a node. It may be repeated.
+	Claim(ctx context.Context, id, node, group string) error
+	// Disclaim makes a server and its port as they were before Claim. A server that is gone, or not the cluster's, is
+	// success.
+	Disclaim(ctx context.Context, id string) error
 }
 
 // project has the calls for the project around the cluster.

@@ -66,7 +66,7 @@ func (a *Adapters) InCloud(ctx context.Context) (
 	return servers, ports, err
 }
 
-// RecoverShard imports what exists of a shard into its state; see terraform.Driver.Recover.
+// RecoverShard imports what exists of a shard into its state, also the shared resources; see terraform.Driver.Recover.
 func (a *Adapters) RecoverShard(
 	ctx context.Context, shard string, nodes map[string]reconfigure.Spec, is terraform.Existing,
 ) (terraform.Recovered, error) {
@@ -77,15 +77,42 @@ func (a *Adapters) RecoverShard(
 	if shares, ok := cloud.(sharing); ok {
 		is.Shared = shares.Shared
 	}
-	d, err := a.Driver(ctx, shard)
+	return a.ImportNodes(ctx, shard, nodes, is)
+}
+
+// ImportNodes imports the nodes of a shard that exist into its state; see terraform.Driver.Recover.
+func (a *Adapters) ImportNodes(
+	ctx context.Context, shard string, nodes map[string]reconfigure.Spec, is terraform.Existing,
+) (terraform.Recovered, error) {
+	driver, err := a.stateful(ctx, shard)
 	if err != nil {
 		return terraform.Recovered{}, err
 	}
+	return driver.Recover(ctx, nodes, is)
+}
+
+// ForgetNodes removes nodes from a shard's state and map; see terraform.Driver.Forget.
+func (a *Adapters) ForgetNodes(
+	ctx context.Context, shard string, desired map[string]reconfigure.Spec, nodes nodeset.NodeSet,
+) error {
+	driver, err := a.stateful(ctx, shard)
+	if err != nil {
+		return err
+	}
+	return driver.Forget(ctx, desired, nodes)
+}
+
+// stateful returns the driver of a shard of a cloud that has states.
+func (a *Adapters) stateful(ctx context.Context, shard string) (*terraform.Driver, error) {
+	d, err := a.Driver(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
 	driver, ok := d.(*terraform.Driver)
 	if !ok {
-		return terraform.Recovered{}, fmt.Errorf("provider %s has no states", a.Site.Provider.Name)
+		return nil, fmt.Errorf("provider %s has no states", a.Site.Provider.Name)
 	}
-	return driver.Recover(ctx, nodes, is)
+	return driver, nil
 }
 
 // LearnHostKeys learns the host keys of running instances, as declared: a key counts if it is in the instance's console

@@ -29,12 +29,17 @@ locals {
     name => merge(local.absent, node) if node.shard == local.shard
   }
   # What an entry of a file may lack.
-  absent = { power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {}, metadata = {} }
+  absent = {
+    power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {}, metadata = {}, security_groups = []
+  }
   ports = merge(
-    { for name, node in local.nodes : name => { group = node.group, network_id = node.network_id } },
+    {
+      for name, node in local.nodes :
+      name => { group = node.group, network_id = node.network_id, security_groups = node.security_groups }
+    },
     {
       for name, port in merge(local.given ? var.kept_ports : {}, local.file.kept_ports) :
-      name => { group = port.group, network_id = port.network_id } if port.shard == local.shard
+      name => { group = port.group, network_id = port.network_id, security_groups = [] } if port.shard == local.shard
     },
   )
 
@@ -63,7 +68,7 @@ resource "openstack_networking_port_v2" "node" {
   description        = local.port_mark
   network_id         = each.value.network_id
   admin_state_up     = true
-  security_group_ids = [local.security_group]
+  security_group_ids = length(each.value.security_groups) > 0 ? each.value.security_groups : [local.security_group]
 
   lifecycle {
     # `reconfigure` itself marks the ports that are older than the id.
@@ -113,8 +118,10 @@ resource "openstack_compute_instance_v2" "node" {
   lifecycle {
     # Only the first boot reads the key pair, and only the scheduler reads the placement; a change must not replace
     # existing instances, nor must an import, which lacks the hints. For an update, `reconfigure` itself asks for a
-    # replacement. It also marks the instances that are older than the id.
-    ignore_changes = [key_pair, availability_zone, scheduler_hints, metadata["eiffel_cluster_id"]]
+    # replacement. It also marks the instances that are older than the id, and writes eiffel_port when it adopts one.
+    ignore_changes = [
+      key_pair, availability_zone, scheduler_hints, metadata["eiffel_cluster_id"], metadata["eiffel_port"]
+    ]
   }
 
   depends_on = [openstack_compute_keypair_v2.cluster] # Nova rejects a key pair that does not exist

@@ -13,6 +13,7 @@ variable "nodes" {
     The instances of a workspace, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
     `power_state` is shutoff or shelved_offloaded for a node that was stopped when it was idle.
     `availability_zone`, `server_group` (an id), `scheduler_hints` and `metadata` are read when the instance is made.
+    `security_groups` (ids) are those of the port of an instance that was adopted; [] is the cluster's.
     `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
   EOT
   type = map(object({
@@ -27,6 +28,7 @@ variable "nodes" {
     server_group      = optional(string, "")
     scheduler_hints   = optional(map(string), {})
     metadata          = optional(map(string), {})
+    security_groups   = optional(list(string), [])
   }))
   default  = {}
   nullable = false

@@ -50,6 +50,8 @@ func faultClass(words string) reconfigure.Class {
 		return reconfigure.ClassMissing
 	case neverActive.MatchString(words):
 		return reconfigure.ClassBoot
+	case noPort.MatchString(words):
+		return reconfigure.ClassCloud
 	}
 	return reconfigure.ClassOther
 }
@@ -65,7 +67,10 @@ var (
 	// The provider has two equal time limits, one around the other. The message of the outer one names no status.
 	neverActive = regexp.MustCompile(`to become ready: (context deadline exceeded|timeout while waiting for state)|` +
 		`timeout while waiting for state to become 'ACTIVE'`)
-	codes = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
+	// Nova removes a port that it has made together with its server, so the first replacement of an adopted instance
+	// finds no port. The next attempt makes one.
+	noPort = regexp.MustCompile(`(?i)could not find any matching port`)
+	codes  = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
 )
 
 // codeIn finds the status code in an error of a client library. The first major version of gophercloud has sentences

@@ -150,6 +150,7 @@ func TestClassOfAnInstanceInError(t *testing.T) {
 		"Maximum number of ports exceeded":                                               reconfigure.ClassQuota,
 		"Build of instance 1 aborted: Too Many Requests (HTTP 429)":                      reconfigure.ClassRateLimit,
 		"Build of instance 1 aborted: Image 1 could not be found.":                       reconfigure.ClassMissing,
+		"Could not find any matching port for port 1":                                    reconfigure.ClassCloud,
 		"Build of instance 1 aborted: Failed to allocate the network":                    reconfigure.ClassOther,
 		// from the hypervisor, not an answer of the API
 		"Internal Server Error": reconfigure.ClassOther,

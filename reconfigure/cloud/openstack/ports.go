@@ -23,11 +23,16 @@ func (c *Client) Ports(ctx context.Context) (map[string][]reconfigure.Port, erro
 		return nil, err
 	}
 	for _, p := range all {
-		ours[p.Name] = append(ours[p.Name], reconfigure.Port{
-			ID: p.ID, Node: p.Name, Server: p.DeviceID, Network: p.NetworkID, Created: p.CreatedAt,
-		})
+		ours[p.Name] = append(ours[p.Name], viewPort(p))
 	}
 	return ours, nil
+}
+
+func viewPort(p ports.Port) reconfigure.Port {
+	return reconfigure.Port{
+		ID: p.ID, Node: p.Name, Server: p.DeviceID, Network: p.NetworkID,
+		SecurityGroups: reconfigure.MakeList(p.SecurityGroups), Created: p.CreatedAt,
+	}
 }
 
 // RemovePort removes a port that Terraform does not know; the caller MUST make sure of that. RemovePort first reads
