@@ -12,7 +12,11 @@ type Spec struct {
 	ImageID   string `json:"image_id,omitempty"`
 	FlavorID  string `json:"flavor_id,omitempty"`
 	NetworkID string `json:"network_id"`
-	Power     Power  `json:"power_state,omitempty"`
+	// SecurityGroups are the ids of those of the node's port, which somebody else has made; empty: it has the cluster's.
+	// They stay while the map has an entry of the node with that network.
+	SecurityGroups List `json:"security_groups,omitempty"`
+
+	Power Power `json:"power_state,omitempty"`
 	Placement
 	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes
 	// while the map has an entry of the node.

@@ -6,16 +6,14 @@ import (
 	"strings"
 )
 
-// Placement is what an instance keeps for its life: where the cloud's scheduler puts it, the metadata that its first
-// boot may read, and the security groups of an instance that was adopted. What is empty is left to the cloud.
+// Placement is what only the creation of an instance uses: where the cloud's scheduler puts it, and the metadata that
+// its first boot may read. What is empty is left to the cloud.
 type Placement struct {
 	Zone string `json:"availability_zone,omitempty"`
 	// ServerGroup is the name or the id of a server group in a Source, and its id elsewhere.
 	ServerGroup string `json:"server_group,omitempty"`
 	Hints       Texts  `json:"scheduler_hints,omitempty"` // further hints for the scheduler
 	Metadata    Texts  `json:"metadata,omitempty"`        // in addition to that of reconfigure
-	// SecurityGroups are the ids of those that an adopted instance's port had; empty: it has the cluster's.
-	SecurityGroups List `json:"security_groups,omitempty"`
 }
 
 // Admits reports whether an instance that was placed by the other value is where p wants it. What p leaves to the
@@ -23,8 +21,7 @@ type Placement struct {
 func (p Placement) Admits(other Placement) bool {
 	admits := func(wanted, is string) bool { return wanted == "" || wanted == is }
 	return admits(p.Zone, other.Zone) && admits(p.ServerGroup, other.ServerGroup) &&
-		admits(string(p.Hints), string(other.Hints)) && admits(string(p.Metadata), string(other.Metadata)) &&
-		admits(string(p.SecurityGroups), string(other.SecurityGroups))
+		admits(string(p.Hints), string(other.Hints)) && admits(string(p.Metadata), string(other.Metadata))
 }
 
 // MetadataPrefix begins the names of the metadata that reconfigure itself gives to instances.

@@ -283,6 +283,9 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 	}
 	spec = found.Spec(group)
 	spec.Shard = p.shard(node)
+	if port := p.seen.Desired[node]; port.NetworkID == spec.NetworkID {
+		spec.SecurityGroups = port.SecurityGroups
+	}
 	return spec, nil
 }
 

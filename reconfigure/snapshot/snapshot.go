@@ -326,7 +326,8 @@ func carriedOut(state reconfigure.State) (actual map[string]reconfigure.Spec, un
 		made := instance.Made
 		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
 		if known && !instance.Tainted && spec.HasInstance() {
-			made.Shard, made.Placement = spec.Shard, spec.Placement // an instance in the state does not have them
+			// An instance in the state does not have them.
+			made.Shard, made.Placement, made.SecurityGroups = spec.Shard, spec.Placement, spec.SecurityGroups
 			if actual[node] = made; made != spec {
 				others = append(others, node)
 			}

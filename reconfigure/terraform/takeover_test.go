@@ -49,7 +49,7 @@ func (c *cluster) claim(names ...string) (*openstack.Client, map[string]reconfig
 		c.must(cloud.Claim(c.Context(), one.ID, name, "standard"))
 		specs[name] = reconfigure.Spec{
 			Group: "standard", ImageID: one.ImageID, FlavorID: one.FlavorID, NetworkID: one.Ports[0].Network,
-			Placement: reconfigure.Placement{Metadata: one.Metadata, SecurityGroups: one.Ports[0].SecurityGroups},
+			Placement: reconfigure.Placement{Metadata: one.Metadata}, SecurityGroups: one.Ports[0].SecurityGroups,
 		}
 		one.PortID = one.Ports[0].ID
 		is.Servers[name] = one.Server
@@ -65,7 +65,8 @@ func asIs(t *testing.T, what string, before, after map[string]labcloud.Server) {
 }
 
 // TestServersOfOthersAreTakenIn takes in one server, and not another one with a difference, which is as it was then.
-// The first is replaced, as by an update: Nova removes its port with it, so that a second attempt is needed.
+// The first is replaced, as by an update: Nova removes its port with it, so that a second attempt is needed. Then it is
+// removed, its port is kept, and it is made again.
 func TestServersOfOthersAreTakenIn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -112,6 +113,18 @@ func TestServersOfOthersAreTakenIn(t *testing.T) {
 	if c.servers()["node02"].ID == before["node02"].ID {
 		t.Error("the server was not replaced")
 	}
+
+	made := desired["node02"]
+	desired["node02"], _ = made.PortOnly()
+	if failures := c.carryOut(d, planOf(reconfigure.Remove, desired, "node02")); len(failures) > 0 {
+		t.Errorf("removal: %v", failures)
+	}
+	c.wantClean(d)
+	desired["node02"] = made
+	if failures := c.carryOut(d, planOf(reconfigure.Create, desired, "node02")); len(failures) > 0 {
+		t.Errorf("another instance: %v", failures)
+	}
+	c.wantClean(d)
 }
 
 // TestATakenInServerIsReleased takes in the first server of a cluster without any resource, and releases it.

@@ -39,7 +39,9 @@ locals {
     },
     {
       for name, port in merge(local.given ? var.kept_ports : {}, local.file.kept_ports) :
-      name => { group = port.group, network_id = port.network_id, security_groups = [] } if port.shard == local.shard
+      name => {
+        group = port.group, network_id = port.network_id, security_groups = try(port.security_groups, [])
+      } if port.shard == local.shard
     },
   )
 

@@ -13,7 +13,7 @@ variable "nodes" {
     The instances of a workspace, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
     `power_state` is shutoff or shelved_offloaded for a node that was stopped when it was idle.
     `availability_zone`, `server_group` (an id), `scheduler_hints` and `metadata` are read when the instance is made.
-    `security_groups` (ids) are those of the port of an instance that was adopted; [] is the cluster's.
+    `security_groups` (ids) are those of a port that somebody else has made; [] is the cluster's.
     `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
   EOT
   type = map(object({
@@ -24,11 +24,11 @@ variable "nodes" {
     power_state = optional(string, "active")
     shard       = optional(string, "")
 
+    security_groups   = optional(list(string), [])
     availability_zone = optional(string, "")
     server_group      = optional(string, "")
     scheduler_hints   = optional(map(string), {})
     metadata          = optional(map(string), {})
-    security_groups   = optional(list(string), [])
   }))
   default  = {}
   nullable = false
@@ -44,9 +44,10 @@ variable "shard" {
 variable "kept_ports" {
   description = "The kept ports of nodes without an instance, by node name. No name may also be in `nodes`."
   type = map(object({
-    group      = string
-    network_id = string
-    shard      = optional(string, "")
+    group           = string
+    network_id      = string
+    security_groups = optional(list(string), [])
+    shard           = optional(string, "")
   }))
   default  = {}
   nullable = false

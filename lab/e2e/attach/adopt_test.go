@@ -12,6 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
@@ -75,6 +76,28 @@ func TestTheSitesNodeIsAdoptedAndReleased(t *testing.T) {
 	lab.Do(t, "detach")
 	lab.AssertUnchanged(t, cluster.ControlNodeName, control, "after the detachment")
 	lab.EndOwnJob(t, own)
+}
+
+// TestAnAdoptedServerIsUsedAndReplaced adopts a server that runs no slurmd. A job boots it, and a reboot by Slurm replaces
+// it: Nova removes its port with it, so that Terraform's first attempt fails.
+func TestAnAdoptedServerIsUsedAndReplaced(t *testing.T) {
+	generation.OnlyFull(t)
+	if _, err := lab.MakeServers(t.Context(), "node01"); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := lab.Server("node01")
+	lab.Do(t, "attach")
+	lab.Do(t, "adopt", "node01")
+	lab.Do(t, "deploy")
+	job := lab.Job(t, "--partition=burst", "--nodelist=node01", harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
+	if after, _ := lab.Server("node01"); after.ID != before.ID {
+		t.Errorf("node01 has another server: %+v, before %+v", after, before)
+	}
+	lab.Reimage(t, "node01", job, "node01")
+	lab.AwaitQuiet(t)
+	lab.Do(t, "destroy", "--yes")
+	lab.Do(t, "detach")
 }
 
 // server returns the server of the site's node.
