@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/existing"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
@@ -49,6 +50,9 @@ func TestAttachAndDetach(t *testing.T) {
 	// A reboot by Slurm makes the node anew.
 	lab.Reimage(t, "node02", two, "node01")
 	lab.AssertNeverRestarted(t, two)
+	if lab.HasAccounting() {
+		accounted(t, two)
+	}
 	lab.AwaitQuiet(t)
 
 	// The job of a node that fails is requeued, and runs on the other one.
@@ -75,6 +79,29 @@ func TestAttachAndDetach(t *testing.T) {
 	if server, ok := lab.Server(cluster.ControlNodeName); !ok || server.Status != "ACTIVE" {
 		t.Errorf("the site's control node is %+v", server)
 	}
+}
+
+// accounted checks that the site's accounting, limits and Prolog also apply to new nodes. job has run on both.
+func accounted(t *testing.T, job string) {
+	t.Helper()
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		said := lab.OnControl(t, "sacct", "--jobs="+job, "--noheader", "--parsable2", "--allocations",
+			"--format=NodeList,State")
+		return said == "node[01-02]|COMPLETED", said
+	})
+	if said := lab.On(t, "node01", "cat", existing.PrologLog); said != job+"\n"+job {
+		t.Errorf("Prolog and Epilog of job %s have written:\n%s", job, said)
+	}
+	const long = "--wrap=sleep 1000"
+	// alice may have two jobs, and has one on the site's own node.
+	first, second := lab.Job(t, "--partition=burst", long), lab.Job(t, "--partition=burst", long)
+	lab.AwaitJob(t, first, "RUNNING")
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		reason, err := lab.JobField(second, "Reason")
+		return err == nil && strings.HasPrefix(reason, "AssocMaxJobsLimit "), "the second job of alice waits for " + reason
+	})
+	lab.OnControl(t, "scancel", first, second)
+	lab.AwaitJob(t, first, "CANCELLED")
 }
 
 func errorText(err error) string {

@@ -3,10 +3,12 @@
 package existing
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"path"
@@ -25,7 +27,10 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
 // Static is the site's own node, and Backup the host of the backup slurmctld, if there is one.
@@ -88,10 +93,17 @@ func (l *Lab) Main(m *testing.M, bookworm, trixie Place) int {
 
 func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trixie }
 
-// HasBackup reports whether slurm.conf names a backup slurmctld. It runs, but shares no StateSaveLocation with the first
-// one. Since Slurm 23.11 a reconfiguration starts slurmctld anew, which waits for the backup's answer. While the backup
-// waits for the heartbeat in StateSaveLocation it does not answer, so that `scontrol reconfigure` times out.
+// HasBackup reports whether slurm.conf names a backup slurmctld. It runs, but shares no StateSaveLocation with the
+// first one. Since Slurm 23.11 a reconfiguration starts slurmctld anew, which waits for the backup's answer. While the
+// backup waits for the heartbeat in StateSaveLocation it does not answer, so that `scontrol reconfigure` times out.
 func (l *Lab) HasBackup() bool { return l.Elsewhere && !onTrixie() }
+
+// HasAccounting reports whether the site has slurmdbd, with an account of alice and its limits, and its own Prolog and
+// Epilog. Only then the nodes' Prolog writes PrologLog.
+func (l *Lab) HasAccounting() bool { return !l.Elsewhere && !onTrixie() && generation.Full() }
+
+// PrologLog is the file on each node to which Prolog and Epilog add a line for each job.
+const PrologLog = "/var/log/slurm/prolog.log"
 
 // Sums returns the checksums, owners and modes of the files that an administrator finds on a node.
 func (l *Lab) Sums(t *testing.T, node string) string {
@@ -165,8 +177,52 @@ NodeName=DEFAULT CPUs=2 RealMemory=500
 Include site/nodes.conf
 # end`
 
+// accounted is what a slurm.conf has in addition with accounting.
+const accounted = `AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=ctl
+AccountingStorageEnforce=associations,limits,qos
+Prolog=/etc/slurm/site/prolog
+Epilog=/etc/slurm/site/epilog
+`
+
+// account sets up slurmdbd. Debian's MariaDB lets SlurmUser in by its socket.
+const account = `apt-get -qq update
+DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install mariadb-server slurmdbd >/dev/null
+service mariadb start
+mariadb <<END
+CREATE DATABASE slurm_acct_db;
+CREATE USER 'slurm'@'localhost' IDENTIFIED VIA unix_socket;
+GRANT ALL ON slurm_acct_db.* TO 'slurm'@'localhost';
+END
+cat >/etc/slurm/slurmdbd.conf <<END
+AuthType=auth/munge
+DbdHost=ctl
+SlurmUser=slurm
+LogFile=/var/log/slurm/slurmdbd.log
+PidFile=/run/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct_db
+END
+chown slurm: /etc/slurm/slurmdbd.conf
+chmod 0600 /etc/slurm/slurmdbd.conf
+service slurmdbd start
+until sacctmgr --noheader list cluster >/dev/null 2>&1; do sleep 0.2; done
+sacctmgr --immediate add cluster university
+sacctmgr --immediate add account physics cluster=university
+sacctmgr --immediate add user alice account=physics
+sacctmgr --immediate modify user alice set MaxJobs=2
+`
+
+// logs is the Prolog, and the Epilog, of the site.
+const logs = "#!/bin/sh\necho \"$SLURM_JOB_ID\" >>" + PrologLog + "\n"
+
 // conf returns the slurm.conf.
 func (l *Lab) conf() string {
+	if l.HasAccounting() {
+		return strings.Replace(written, "KillWait=", accounted+"KillWait=", 1)
+	}
 	if !l.Elsewhere {
 		return written
 	}
@@ -193,6 +249,7 @@ nodename = static1 NodeAddr=$static State=UNKNOWN
 PartitionName=work Nodes=static1 Default=YES MaxTime=INFINITE
 END
 echo CgroupPlugin=$plugin >"$etc/cgroup.conf"
+for name in prolog epilog; do printf %s "$logs" >"$etc/site/$name"; chmod 0755 "$etc/site/$name"; done
 service munge restart
 `
 
@@ -278,7 +335,13 @@ func (l *Lab) setUp(ctx context.Context) error {
 			start[Backup] = ctld
 		}
 	}
-	addresses, err := l.makeServers(ctx, names...)
+	if l.HasAccounting() {
+		start[cluster.ControlNodeName] = account + start[cluster.ControlNodeName]
+		if err := l.ownFiles(); err != nil {
+			return err
+		}
+	}
+	addresses, err := l.MakeServers(ctx, names...)
 	if err != nil {
 		return err
 	}
@@ -322,7 +385,12 @@ func (l *Lab) install(ctx context.Context, node, hosts, static, start string) er
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	out, err := l.Command(node, "env", "hosts="+hosts, "static="+static, "plugin="+plugin, "nodes="+nodes,
+	if node == cluster.ControlNodeName && l.HasAccounting() {
+		if err := l.copyPackages(node); err != nil {
+			return err
+		}
+	}
+	out, err := l.Command(node, "env", "logs="+logs, "hosts="+hosts, "static="+static, "plugin="+plugin, "nodes="+nodes,
 		"key="+mungeKey, "conf="+encoded(l.conf()), "etc="+path.Dir(l.SlurmConf()),
 		"sh", "-ec", before+install+start).CombinedOutput()
 	if err != nil {
@@ -331,8 +399,53 @@ func (l *Lab) install(ctx context.Context, node, hosts, static, start string) er
 	return nil
 }
 
-// makeServers makes servers that Terraform does not know, and returns their addresses.
-func (l *Lab) makeServers(ctx context.Context, names ...string) (addresses []string, err error) {
+// ownFiles gives the new nodes the site's Prolog and Epilog.
+func (l *Lab) ownFiles() error {
+	dir := filepath.Join(l.Site, "ansible", "files", "site")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"prolog.50.all", "epilog.50.all"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(logs), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyPackages copies the packages of accounting to a node, for apt.
+func (l *Lab) copyPackages(node string) error {
+	installed, err := tools.Find("../../..")
+	if err != nil {
+		return err
+	}
+	files, err := image.Archive(installed.Archive)
+	if err != nil {
+		return err
+	}
+	unpack := l.Command(node, "tar", "-C", "/", "-x")
+	in, err := unpack.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := unpack.Start(); err != nil {
+		return err
+	}
+	archive := tar.NewWriter(in)
+	for name, text := range files {
+		header := &tar.Header{Name: strings.TrimPrefix(name, "/"), Mode: 0o644, Size: int64(len(text))}
+		if err = archive.WriteHeader(header); err == nil {
+			_, err = archive.Write([]byte(text))
+		}
+		if err != nil {
+			break
+		}
+	}
+	return errors.Join(err, archive.Close(), in.Close(), unpack.Wait())
+}
+
+// MakeServers makes servers that Terraform does not know, and returns their addresses.
+func (l *Lab) MakeServers(ctx context.Context, names ...string) (addresses []string, err error) {
 	url, err := os.ReadFile(l.CloudsFile())
 	if err != nil {
 		return nil, err
@@ -369,8 +482,9 @@ func (l *Lab) makeServers(ctx context.Context, names ...string) (addresses []str
 	if err != nil {
 		return nil, err
 	}
-	if _, err := keypairs.Create(ctx, compute, keypairs.CreateOpts{Name: "university",
-		PublicKey: l.Declaration.KeyPair.PublicKey}).Extract(); err != nil {
+	_, err = keypairs.Create(ctx, compute, keypairs.CreateOpts{Name: "university",
+		PublicKey: l.Declaration.KeyPair.PublicKey}).Extract()
+	if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusConflict) {
 		return nil, err
 	}
 	for _, name := range names {
