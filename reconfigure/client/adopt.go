@@ -210,14 +210,14 @@ func (h *handOver) takeIn(
 	if h.facts.Again {
 		taken = h.nodes
 	}
-	refuse := func(node string, why error) {
+	drop := func(node string, why error) {
 		refused[node] = why
 		delete(chosen, node)
 	}
 	for _, node := range slices.Sorted(maps.Keys(chosen)) {
 		group, _ := h.Site.Cluster.GroupOf(node)
 		if err := h.cloud.Claim(ctx, chosen[node].ID, node, group.Name); err != nil {
-			refuse(node, err)
+			drop(node, err)
 		}
 	}
 	facts := recovery.Facts{Cluster: h.Site.Cluster, Commands: h.Site.Provider.Commands}
@@ -232,7 +232,7 @@ func (h *handOver) takeIn(
 	for _, node := range slices.Collect(maps.Keys(chosen)) {
 		spec, ok := found.Nodes[node]
 		if !ok {
-			refuse(node, errors.New("the cloud has changed it meanwhile: repeat the command"))
+			drop(node, errors.New("the cloud has changed it meanwhile: repeat the command"))
 			continue
 		}
 		desired[node], shards[spec.Shard] = spec, true
@@ -245,7 +245,7 @@ func (h *handOver) takeIn(
 		}
 		for node, why := range done.Failures {
 			if _, ok := chosen[node]; ok {
-				refuse(node, why)
+				drop(node, why)
 			}
 		}
 	}

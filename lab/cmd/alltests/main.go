@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
@@ -79,7 +78,7 @@ func run(ctx context.Context, events *lines) error {
 	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "8", "-parallel", "3") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "6", "-parallel", "3") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, behindLabs, "-run", longTests),
@@ -162,15 +161,10 @@ func test(ctx context.Context, events *lines, packages []string, niceness int, f
 	if err != nil {
 		return err
 	}
-	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("go test: %w", err)
 	}
-	err = errors.Join(events.copy(out), cmd.Wait())
-	// Groups that end at about the same time use both cores to the end.
-	fmt.Fprintf(os.Stderr, "go test %s (%d packages): %s\n", strings.Join(flags, " "), len(packages),
-		time.Since(began).Round(time.Second))
-	if err != nil {
+	if err := errors.Join(events.copy(out), cmd.Wait()); err != nil {
 		return fmt.Errorf("go test %s: %w", strings.Join(flags, " "), err)
 	}
 	return nil
