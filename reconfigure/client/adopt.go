@@ -140,7 +140,7 @@ type handOver struct {
 
 // reason returns that of the pause for nodes. After a kill all of them must be in the next call, and no others.
 func (h *handOver) reason(nodes nodeset.NodeSet) string {
-	return fmt.Sprintf("`%s %s` was not finished: repeat it", h.by, nodes)
+	return fmt.Sprintf("`%s %s` is in progress; if it was interrupted, repeat it", h.by, nodes)
 }
 
 // do calls act while this process has the lease, with the facts.

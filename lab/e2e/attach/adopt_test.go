@@ -51,7 +51,7 @@ func TestTheSitesNodeIsAdoptedAndReleased(t *testing.T) {
 			t.Errorf("the adoption had ended when %s", what)
 		}
 		out, code := lab.Call(t, "adopt", "node01")
-		if code != 2 || !strings.Contains(out, "adopt static1` was not finished") {
+		if code != 2 || !strings.Contains(out, "adopt static1` is in progress; if it was interrupted, repeat it") {
 			t.Errorf("another adoption after a kill when %s: exit code %d:\n%s", what, code, out)
 		}
 	}
@@ -78,8 +78,8 @@ func TestTheSitesNodeIsAdoptedAndReleased(t *testing.T) {
 	lab.EndOwnJob(t, own)
 }
 
-// TestAnAdoptedServerIsUsedAndReplaced adopts a server that runs no slurmd. A job boots it, and a reboot by Slurm replaces
-// it: Nova removes its port with it, so that Terraform's first attempt fails.
+// TestAnAdoptedServerIsUsedAndReplaced adopts a server that runs no slurmd. A job boots it, and a reboot by Slurm
+// replaces it: Nova removes its port with it, so that Terraform's first attempt fails.
 func TestAnAdoptedServerIsUsedAndReplaced(t *testing.T) {
 	generation.OnlyFull(t)
 	if _, err := lab.MakeServers(t.Context(), "node01"); err != nil {
