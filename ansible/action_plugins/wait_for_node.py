@@ -32,9 +32,9 @@ PLATFORM = """([ ! -e /etc/os-release ] || . /etc/os-release; echo "${ID-} ${ID_
 if [ -d /run/systemd/system ]; then echo systemd; else echo service; fi
 """
 
-# The module converge makes the keys of other users, which exist only when the packages are installed. The private half is
-# renamed last, so that it never exists without the public one. Ansible regards ssh-keygen's exit
-# status 255 as that of ssh, and so the node as unreachable.
+# The module converge makes the keys of other users, which exist only when the packages are installed. The private half
+# is renamed last, so that it never exists without the public one. Ansible regards ssh-keygen's exit status 255 as that
+# of ssh, and so the node as unreachable.
 KEY = """set -e
 umask 022
 key=%s

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -54,11 +53,8 @@ func takeOver(
 		adapters := s.Adapters(log, logger(c))
 		defer adapters.Close()
 		done, err := do(c.Context, adapters, nodes)
-		if refused, ok := errors.AsType[*client.RefusedRestore](err); ok {
-			return usagef(c, "%v", refused)
-		}
 		if err != nil {
-			return err
+			return notNow(c, err)
 		}
 		if err := show(c, done, printing(done.String())); err != nil {
 			return err

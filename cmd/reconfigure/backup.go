@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -86,11 +85,8 @@ func restoreCommand() *cli.Command {
 				return usagef(c, "%v", err)
 			}
 			done, err := client.Restore(c.Context, directory(c), c.Args().First(), c.Path("identity"))
-			if refused, ok := errors.AsType[*client.RefusedRestore](err); ok {
-				return usagef(c, "%v", refused)
-			}
 			if err != nil {
-				return err
+				return notNow(c, err)
 			}
 			return show(c, done, func(w io.Writer) error { return writeRestored(w, done) })
 		},

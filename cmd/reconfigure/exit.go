@@ -146,6 +146,14 @@ func usagef(c *cli.Context, format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...), help: c.Command.HelpName + " --help"}
 }
 
+// notNow returns a usage error for a command that must not be carried out now, and other errors as they are.
+func notNow(c *cli.Context, err error) error {
+	if is[*client.NotNowError](err) {
+		return usagef(c, "%v", err)
+	}
+	return err
+}
+
 // report prints an error.
 func report(w io.Writer, err error, asJSON bool) {
 	message := err.Error()

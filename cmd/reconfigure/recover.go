@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/client"
@@ -27,11 +25,8 @@ func recoverCommand() *cli.Command {
 				return err
 			}
 			done, err := client.Recover(c.Context, s, c.String("cluster-id"), logger(c))
-			if refused, ok := errors.AsType[*client.RefusedRestore](err); ok {
-				return usagef(c, "%v", refused)
-			}
 			if err != nil {
-				return err
+				return notNow(c, err)
 			}
 			if err := show(c, done, printing(done.String())); err != nil {
 				return err

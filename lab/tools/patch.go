@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// buildPatched builds the program of a module as build does, from a copy of its source that patch has changed: `go build
-// -overlay` refuses files of the module cache. name is the patch's version: hasPatch finds it in the program.
+// buildPatched builds the program of a module as build does, from a copy of its source that patch has changed: `go
+// build -overlay` refuses files of the module cache. name is the patch's version: hasPatch finds it in the program.
 func buildPatched(
 	ctx context.Context, wrapper, module, name, file string, patch func(source string) error,
 ) (err error) {

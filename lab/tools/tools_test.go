@@ -74,8 +74,8 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	}
 }
 
-// TestTerraformLacksOnlyTheBackEndsThatAreLeftOut asks the binary: without the patch it would know s3, and with too much
-// removed not pg, which tests use.
+// TestTerraformLacksOnlyTheBackEndsThatAreLeftOut asks the binary: without the patch it would know s3, and with too
+// much removed not pg, which tests use.
 func TestTerraformLacksOnlyTheBackEndsThatAreLeftOut(t *testing.T) {
 	needsRoot(t)
 	p, err := Find("../..")

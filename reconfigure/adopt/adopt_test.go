@@ -40,9 +40,9 @@ func TestAServerIsAdoptedOrRefused(t *testing.T) {
 		change func(*Facts)
 		want   string // empty: it is adopted
 	}{
-		"a server of nobody": {"n1", func(*Facts) {}, ""},
-		"no node":            {"m1", func(*Facts) {}, "no node group"},
-		"no server":          {"n2", func(*Facts) {}, "no server with this name"},
+		"a server of no cluster": {"n1", func(*Facts) {}, ""},
+		"no node":                {"m1", func(*Facts) {}, "no node group"},
+		"no server":              {"n2", func(*Facts) {}, "no server with this name"},
 		"two servers": {"n1", func(f *Facts) {
 			f.Candidates["n1"] = append(f.Candidates["n1"], f.Candidates["n1"][0])
 		}, "2 servers"},

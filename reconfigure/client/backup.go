@@ -195,13 +195,12 @@ type RestoredSite struct {
 	Cancelled int64           `json:"cancelled"` // requests that had no outcome in the backup
 }
 
-// RefusedRestore is the error of a restore that would replace something, or that this program cannot carry out. Nothing
-// was written.
-type RefusedRestore struct{ why string }
+// NotNowError is the error of a command that must not be carried out as the cluster is now. Nothing was changed.
+type NotNowError struct{ why string }
 
-func (e *RefusedRestore) Error() string { return e.why }
+func (e *NotNowError) Error() string { return e.why }
 
-func refuse(format string, args ...any) error { return &RefusedRestore{fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error { return &NotNowError{fmt.Sprintf(format, args...)} }
 
 // Restore writes the files of a backup into a cluster directory without a journal and without states, and makes the
 // directory if it is missing. Files that are there with the same content stay; with another content they are a refusal.

@@ -262,7 +262,7 @@ func TestARestoreReplacesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Restore(t.Context(), dir, file, "")
-		if _, refused := errors.AsType[*RefusedRestore](err); !refused || !strings.Contains(err.Error(), path) {
+		if _, refused := errors.AsType[*NotNowError](err); !refused || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if diff := cmp.Diff(map[string]string{name: text}, files(t, dir)); diff != "" {
@@ -360,7 +360,7 @@ func TestAJournalOfALaterVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Restore(t.Context(), dir, file, "")
-	if _, refused := errors.AsType[*RefusedRestore](err); !refused || !strings.Contains(err.Error(), "v9") {
+	if _, refused := errors.AsType[*NotNowError](err); !refused || !strings.Contains(err.Error(), "v9") {
 		t.Errorf("%v", err)
 	}
 	if got := files(t, dir); len(got) > 0 {

@@ -42,7 +42,7 @@ func (e *LeftBehindError) Error() string {
 // has: a new journal, in which a pause has begun, the map of nodes, Terraform's states and the host keys. It makes and
 // removes nothing in the cloud. asked is the cluster's id; empty: that of the only cluster with the declared name.
 // After a kill, or when an administrator has done what Left says, it may be repeated until the pause ends. If the
-// directory has a journal in use or states, the error is a *RefusedRestore.
+// directory has a journal in use or states, the error is a *NotNowError.
 func Recover(ctx context.Context, s site.Site, asked string, logger *slog.Logger) (done RecoveredSite, err error) {
 	done = RecoveredSite{
 		Directory: s.Dir, Cluster: s.Cluster.Name, Shared: []string{}, Rest: []string{}, Left: []recovery.Left{},

@@ -17,7 +17,7 @@ func TestOnlyALostClusterIsRecovered(t *testing.T) {
 	want := func(id, why string) {
 		t.Helper()
 		err := mayRecover(ctx, s, log, id)
-		if _, refused := errors.AsType[*RefusedRestore](err); refused != (why != "") || !refused && err != nil {
+		if _, refused := errors.AsType[*NotNowError](err); refused != (why != "") || !refused && err != nil {
 			t.Errorf("want %q: %v", why, err)
 		} else if refused && !strings.Contains(err.Error(), why) {
 			t.Errorf("want %q: %v", why, err)

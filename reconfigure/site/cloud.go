@@ -56,9 +56,10 @@ type observed interface {
 
 // Takeover is the part of a Cloud in which servers of somebody else may become instances of the cluster.
 type Takeover interface {
-	// Candidates returns the project's servers with the names of these nodes, of whatever cluster, with their ports.
+	// Candidates returns the project's servers with the names of these nodes, of any cluster or of none, with their
+	// ports.
 	Candidates(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Candidate, error)
-	// Claim marks a server of nobody, and its port, as the instance of a node. It may be repeated.
+	// Claim marks a server that belongs to no cluster, and its port, as the instance of a node. It may be repeated.
 	Claim(ctx context.Context, id, node, group string) error
 	// Disclaim makes a server and its port as they were before Claim. A server that is gone, or not the cluster's, is
 	// success.

@@ -12,8 +12,8 @@ import (
 )
 
 // Forget removes nodes from the state and from the map of nodes. Nothing in the cloud changes. desired is the whole map
-// without the nodes. It may be repeated, also after a kill. The state comes first: an entry in it without one in the map
-// would be an instance that the next plan removes.
+// without the nodes. It may be repeated, also after a kill. The state comes first: an entry in it without one in the
+// map would be an instance that the next plan removes.
 func (d *Driver) Forget(ctx context.Context, desired map[string]reconfigure.Spec, nodes nodeset.NodeSet) error {
 	if err := d.forget(ctx, nodes); err != nil {
 		return fmt.Errorf("forget %s: %w", nodes, err)

@@ -32,27 +32,30 @@ func TestTheSitesNodeIsAdoptedAndReleased(t *testing.T) {
 	lab.Do(t, "attach")
 
 	log := lab.Journal(t)
-	for what, moment := range map[string]func() bool{
-		"the pause has begun": func() bool { _, paused, err := log.Paused(t.Context()); return err == nil && paused },
-		"the map has it": func() bool {
+	for _, kill := range []struct {
+		when   string
+		moment func() bool
+	}{
+		{"the pause has begun", func() bool { _, paused, err := log.Paused(t.Context()); return err == nil && paused }},
+		{"the map has it", func() bool {
 			nodes, _, err := log.Nodes(t.Context())
 			return err == nil && nodes[existing.Static].HasInstance()
-		},
+		}},
 	} {
 		cmd := lab.Reconfigure(t.Context(), "adopt", existing.Static)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		lab.Eventually(t, time.Minute, func() (bool, string) { return moment(), what })
+		lab.Eventually(t, time.Minute, func() (bool, string) { return kill.moment(), kill.when })
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		if cmd.Wait() == nil {
-			t.Errorf("the adoption had ended when %s", what)
+			t.Errorf("the adoption had ended when %s", kill.when)
 		}
 		out, code := lab.Call(t, "adopt", "node01")
 		if code != 2 || !strings.Contains(out, "adopt static1` is in progress; if it was interrupted, repeat it") {
-			t.Errorf("another adoption after a kill when %s: exit code %d:\n%s", what, code, out)
+			t.Errorf("another adoption after a kill when %s: exit code %d:\n%s", kill.when, code, out)
 		}
 	}
 	out := lab.Do(t, "adopt", existing.Static)

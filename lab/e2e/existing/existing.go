@@ -3,7 +3,6 @@
 package existing
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -293,16 +292,12 @@ func (l *Lab) JoinByImage(t *testing.T, name string) (repair func()) {
 		}
 	}
 	layer := filepath.Join(l.Dir, "images", cluster.ImageID(name))
-	files := map[string]string{
+	err := l.addToImage(name, map[string]string{
 		"etc/join/hosts": hosts, "etc/join/key": mungeKey, "etc/init.d/join": join, "etc/join/broken": "",
 		"etc/init.d/.depend.start": "TARGETS = ssh join\nINTERACTIVE =\n", // startpar(8) starts no others
-	}
-	for name, text := range files {
-		path := filepath.Join(layer, name)
-		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755))
-		if err != nil {
-			t.Fatal(err)
-		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, level := range []string{"2", "3", "4", "5"} {
 		link := filepath.Join(layer, "etc", "rc"+level+".d", "S99join")
@@ -337,7 +332,7 @@ func (l *Lab) setUp(ctx context.Context) error {
 	}
 	if l.HasAccounting() {
 		start[cluster.ControlNodeName] = account + start[cluster.ControlNodeName]
-		if err := l.ownFiles(); err != nil {
+		if err := errors.Join(l.ownFiles(), l.addPackages()); err != nil {
 			return err
 		}
 	}
@@ -385,11 +380,6 @@ func (l *Lab) install(ctx context.Context, node, hosts, static, start string) er
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	if node == cluster.ControlNodeName && l.HasAccounting() {
-		if err := l.copyPackages(node); err != nil {
-			return err
-		}
-	}
 	out, err := l.Command(node, "env", "logs="+logs, "hosts="+hosts, "static="+static, "plugin="+plugin, "nodes="+nodes,
 		"key="+mungeKey, "conf="+encoded(l.conf()), "etc="+path.Dir(l.SlurmConf()),
 		"sh", "-ec", before+install+start).CombinedOutput()
@@ -413,35 +403,26 @@ func (l *Lab) ownFiles() error {
 	return nil
 }
 
-// copyPackages copies the packages of accounting to a node, for apt.
-func (l *Lab) copyPackages(node string) error {
+// addPackages adds the packages of accounting to the image of the site's nodes, for apt.
+func (l *Lab) addPackages() error {
 	installed, err := tools.Find("../../..")
 	if err != nil {
 		return err
 	}
 	files, err := image.Archive(installed.Archive)
-	if err != nil {
-		return err
-	}
-	unpack := l.Command(node, "tar", "-C", "/", "-x")
-	in, err := unpack.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := unpack.Start(); err != nil {
-		return err
-	}
-	archive := tar.NewWriter(in)
-	for name, text := range files {
-		header := &tar.Header{Name: strings.TrimPrefix(name, "/"), Mode: 0o644, Size: int64(len(text))}
-		if err = archive.WriteHeader(header); err == nil {
-			_, err = archive.Write([]byte(text))
-		}
+	return errors.Join(err, l.addToImage(cluster.ImageV1, files))
+}
+
+// addToImage adds files to an image of the lab. No machine of the image may exist.
+func (l *Lab) addToImage(name string, files map[string]string) error {
+	for file, text := range files {
+		path := filepath.Join(l.Dir, "images", cluster.ImageID(name), file)
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755))
 		if err != nil {
-			break
+			return err
 		}
 	}
-	return errors.Join(err, archive.Close(), in.Close(), unpack.Wait())
+	return nil
 }
 
 // MakeServers makes servers that Terraform does not know, and returns their addresses.

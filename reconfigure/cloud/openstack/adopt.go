@@ -1,11 +1,11 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -27,51 +27,38 @@ type portNames struct {
 	Description string `json:"description"`
 }
 
-// Candidates returns the project's servers with the names of these nodes, of whatever cluster, with their ports.
+// Candidates returns the project's servers with the names of these nodes, of any cluster or of none, with their ports.
 func (c *Client) Candidates(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Candidate, error) {
-	found := map[string][]reconfigure.Candidate{}
-	for _, filter := range filtersFor(nodes) {
-		all, err := c.allServers(ctx, servers.ListOpts{Name: filter})
+	all, err := c.named(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	found, seen := map[string][]reconfigure.Candidate{}, map[string]bool{}
+	for _, s := range all {
+		if !nodes.Contains(s.Name) || seen[s.ID] {
+			continue
+		}
+		seen[s.ID] = true
+		of, err := c.portsOfServer(ctx, s.ID)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range all {
-			known := slices.ContainsFunc(found[s.Name], func(c reconfigure.Candidate) bool { return c.ID == s.ID })
-			if !nodes.Contains(s.Name) || known {
-				continue
-			}
-			of, err := c.portsOfServer(ctx, s.ID)
-			if err != nil {
-				return nil, err
-			}
-			candidate := reconfigure.Candidate{Server: view(s), Cluster: s.Metadata[idKey]}
-			if s.Metadata[clusterKey] != "" && candidate.Cluster == "" {
-				candidate.Cluster = s.Metadata[clusterKey] // an early version made it
-			}
-			for _, p := range of {
-				candidate.Ports = append(candidate.Ports, viewPort(p))
-			}
-			found[s.Name] = append(found[s.Name], candidate)
+		candidate := reconfigure.Candidate{Server: view(s), Cluster: cmp.Or(s.Metadata[idKey], s.Metadata[clusterKey])}
+		for _, p := range of {
+			candidate.Ports = append(candidate.Ports, viewPort(p))
 		}
+		found[s.Name] = append(found[s.Name], candidate)
 	}
 	return found, nil
 }
 
 func (c *Client) portsOfServer(ctx context.Context, id string) ([]ports.Port, error) {
-	pages, err := ports.List(c.network, ports.ListOpts{DeviceID: id}).AllPages(ctx)
-	if err != nil {
-		return nil, c.failed("list the ports of server "+id+" of", err)
-	}
-	all, err := ports.ExtractPorts(pages)
-	if err != nil {
-		return nil, c.failed("list the ports of server "+id+" of", err)
-	}
-	// A cloud that ignores the filter returns all ports.
-	return slices.DeleteFunc(all, func(p ports.Port) bool { return p.DeviceID != id }), nil
+	return c.allPorts(ctx, ports.ListOpts{DeviceID: id}, "list the ports of server "+id+" of",
+		func(p ports.Port) bool { return p.DeviceID == id })
 }
 
-// Claim marks a server of nobody, and its only port, as the instance of a node of this cluster. The metadata of the
-// server then has what Disclaim needs. It may be repeated.
+// Claim marks a server that belongs to no cluster, and its only port, as the instance of a node of this cluster. The
+// metadata of the server then has what Disclaim needs. It may be repeated.
 func (c *Client) Claim(ctx context.Context, id, node, group string) error {
 	s, err := c.server(ctx, c.compute, id)
 	if err != nil {

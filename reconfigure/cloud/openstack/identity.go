@@ -120,16 +120,24 @@ func each(ctx context.Context, ids []string, do func(context.Context, string) er
 
 // portsOf returns the project's ports with a description.
 func (c *Client) portsOf(ctx context.Context, description string) ([]ports.Port, error) {
-	pages, err := ports.List(c.network, ports.ListOpts{Description: description}).AllPages(ctx)
+	return c.allPorts(ctx, ports.ListOpts{Description: description}, "list the ports of",
+		func(p ports.Port) bool { return p.Description == description })
+}
+
+// allPorts returns the ports that a filter selects. A cloud that ignores the filter returns all ports, so matches must
+// accept them too.
+func (c *Client) allPorts(
+	ctx context.Context, filter ports.ListOpts, what string, matches func(ports.Port) bool,
+) ([]ports.Port, error) {
+	pages, err := ports.List(c.network, filter).AllPages(ctx)
 	if err != nil {
-		return nil, c.failed("list the ports of", err)
+		return nil, c.failed(what, err)
 	}
 	all, err := ports.ExtractPorts(pages)
 	if err != nil {
-		return nil, c.failed("list the ports of", err)
+		return nil, c.failed(what, err)
 	}
-	// A cloud that ignores the filter returns all ports.
-	return slices.DeleteFunc(all, func(p ports.Port) bool { return p.Description != description }), nil
+	return slices.DeleteFunc(all, func(p ports.Port) bool { return !matches(p) }), nil
 }
 
 // notOurs returns the reason not to remove something that does not belong to the cluster.

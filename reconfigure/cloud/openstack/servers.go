@@ -38,6 +38,16 @@ const listMicroversion = "2.46"
 // has several pages. A cloud allows several servers with one name, so each node has a list, the oldest first. Nova's
 // list does not have the port's id, nor the fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	all, err := c.named(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	return c.byNode(all), nil
+}
+
+// named returns the project's servers with the names of these nodes, and perhaps others; all of them if the set is
+// empty. Nova may list a server on two pages.
+func (c *Client) named(ctx context.Context, nodes nodeset.NodeSet) ([]server, error) {
 	filters := filtersFor(nodes)
 	lists := make([][]server, len(filters))
 	group, ctx := errgroup.WithContext(ctx)
@@ -51,10 +61,10 @@ func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return c.byNode(slices.Concat(lists...)), nil
+	return slices.Concat(lists...), nil
 }
 
-// byNode returns the cluster's instances among these servers. Nova may list a server on two pages.
+// byNode returns the cluster's instances among these servers, each once.
 func (c *Client) byNode(all []server) map[string][]reconfigure.Server {
 	ours, seen := map[string][]reconfigure.Server{}, map[string]bool{}
 	for _, s := range all {
