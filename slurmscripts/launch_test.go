@@ -135,7 +135,7 @@ func TestAJobWaitsForAllOfItsNodes(t *testing.T) {
 func TestALaunchDoesNotWaitAtAPipeThatWasOpened(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 mix#\n")
-	s.edit("launch.sh", "left=10", "left=300") // so that it does not look again
+	s.edit("launch.sh", "every=10", "every=300") // so that it does not look again
 	s.write("bin/cat", `#!/bin/sh
 cd "$(dirname "$0")/.."
 touch comes
@@ -238,7 +238,7 @@ func TestAHungQuestionToSlurmIsRepeated(t *testing.T) {
 	s := launching(t)
 	s.write("waiting", "node01 idle\n")
 	s.write("hang", "")
-	s.edit("launch.sh", "left=10", "left=1")
+	s.edit("launch.sh", "every=10", "every=1")
 	s.edit("launch.sh", "timeout 60", "timeout 1")
 	s.edit("up.sh", "-10 seconds", "-0.2 seconds")
 	end := s.begin("node01")
@@ -263,6 +263,63 @@ func TestAHungQuestionDoesNotHoldBackTheControlHost(t *testing.T) {
 	s.do(os.Remove(filepath.Join(s.dir, "hang")))
 }
 
+// A thousand jobs that wait would otherwise start more processes than slurmctld's host can carry.
+func TestAWaitingJobWakesUpSeldomAmongMany(t *testing.T) {
+	s := launching(t)
+	s.write("waiting", "")
+	s.write("bin/timeout", `#!/bin/sh
+echo "$1 $2" >>"$(dirname "$0")/../pauses"
+exec /usr/bin/timeout "$@"
+`)
+	for i := range 320 {
+		s.write(fmt.Sprintf("up/.other%d", i), "")
+	}
+	cmd := s.prolog("node01")
+	s.do(cmd.Start())
+	var pauses string
+	s.until("it waits", func() bool {
+		text, _ := os.ReadFile(filepath.Join(s.dir, "pauses"))
+		_, pauses, _ = strings.Cut(string(text), "--foreground ")
+		return strings.HasSuffix(pauses, "\n")
+	})
+	// The programs have different pauses, so that one of them soon wakes up.
+	want := fmt.Sprint(10 + cmd.Process.Pid%41)
+	if pause, _, _ := strings.Cut(pauses, "\n"); pause != want {
+		t.Errorf("it waits for %s seconds, not %s", pause, want)
+	}
+	s.up("node01")
+	s.do(cmd.Wait())
+}
+
+// TestAWaitingJobUsesTheQuestionOfAnother has an answer of less than 10 seconds, and one from before a reboot.
+func TestAWaitingJobUsesTheQuestionOfAnother(t *testing.T) {
+	for ago, asks := range map[int]bool{0: false, 100: true, -1000: true} {
+		t.Run(fmt.Sprint(ago), func(t *testing.T) {
+			s := launching(t)
+			s.write("waiting", "")
+			s.write("bin/flock", "#!/bin/sh\ntouch \"$(dirname \"$0\")/../flocked\"\n")
+			text, err := os.ReadFile("/proc/uptime")
+			s.do(err)
+			var now int
+			_, err = fmt.Sscanf(string(text), "%d", &now)
+			s.do(err)
+			s.write("up/.asked", fmt.Sprintf("%d 6\n", now-ago))
+			s.job = 6
+			end := s.begin("node01")
+			s.until("it waits", func() bool { return s.has(".node01") })
+			asked := func() bool { _, err := os.Stat(filepath.Join(s.dir, "flocked")); return err == nil }
+			if asks {
+				s.until("it asks", asked)
+			}
+			s.up("node01")
+			s.do(end())
+			if asked() != asks {
+				t.Errorf("it has asked: %t", asked())
+			}
+		})
+	}
+}
+
 // slurmctld kills the process group of a prolog that has ended. Other jobs wait for the answer to its query.
 func TestAnAnswerReachesAllJobs(t *testing.T) {
 	s := launching(t)
@@ -272,7 +329,7 @@ func TestAnAnswerReachesAllJobs(t *testing.T) {
 /bin/dd "$@"
 case $* in *node01*) until [ -e "$(dirname "$0")/../killed" ]; do sleep 0.01; done ;; esac
 `)
-	s.edit("launch.sh", "left=10", "left=300") // so that no other prolog queries
+	s.edit("launch.sh", "every=10", "every=300") // so that no other prolog queries
 	s.edit("up.sh", "-10 seconds", "-1000 seconds")
 	first := s.prolog("node01")
 	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -316,7 +373,7 @@ func TestALaunchEndsWithItsJob(t *testing.T) {
 	s.write("waiting", "node01 mix#\n")
 	s.write("bin/squeue", "#!/bin/sh\ncat \"$(dirname \"$0\")/../jobs\"\n")
 	s.write("jobs", "6\n7\n")
-	s.edit("launch.sh", "left=10", "left=1")
+	s.edit("launch.sh", "every=10", "every=1")
 	s.edit("up.sh", "-10 seconds", "-0.2 seconds")
 	s.job = 7
 	end := s.begin("node01")
