@@ -210,6 +210,11 @@ screenshots: ## draw the pictures of the page in docs/ with Chromium, from a sim
 bench: tools ## measure ratios on this machine, and write docs/how-it-works/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)
 	go run ./bench $(if $(ONLY),--only '$(ONLY)') $(SIZES)
 
+# It needs 14 GiB of free memory.
+.PHONY: bench-scale
+bench-scale: tools ## measure 250, 500 and 1000 nodes with a real slurmd each, and write docs/how-it-works/scale.md (SIZES='--scale 100')
+	go run ./bench --only scale $(SIZES)
+
 .PHONY: microbench
 microbench: ## run Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./reconfigure/... ./lab/labcloud/... ./lab/machine/...

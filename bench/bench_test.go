@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,5 +85,44 @@ func TestHistogramCountsEveryJobOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAccountingIsRead(t *testing.T) {
+	one := func(program string, pid uint32, user, system uint16) []byte {
+		r := make([]byte, 64)
+		r[1] = 3
+		binary.NativeEndian.PutUint32(r[16:], pid)
+		binary.NativeEndian.PutUint16(r[32:], user)
+		binary.NativeEndian.PutUint16(r[34:], system)
+		copy(r[48:], program)
+		return r
+	}
+	// The second process used 0x1fff * 8 ticks: the exponent of its time is 1.
+	text := slices.Concat(one("sh", 7, 2, 1), one("a-name-of-15-by", 1<<17, 0x2000|0x1fff, 0), []byte("cut off"))
+	got, err := readAccounting(text)
+	want := []record{{"sh", 7, 30 * time.Millisecond}, {"a-name-of-15-by", 1 << 17, 655280 * time.Millisecond}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(record{})); diff != "" || err != nil {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	text[1] = 2
+	if _, err := readAccounting(text); err == nil {
+		t.Error("a record of another version was read")
+	}
+}
+
+func TestOnlyTheBenchmarkThatIsApartWritesItsOwnPage(t *testing.T) {
+	for only, want := range map[string]string{"": "performance.md", apart: "scale.md", "one": "", "one,scale": ""} {
+		names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+		var file string
+		if d := documentOf(names); d != nil {
+			file = d.file
+		}
+		if file != want {
+			t.Errorf("%q writes %q, not %q", only, file, want)
+		}
+	}
+	if all, err := choose(nil); err != nil || len(all) != len(benchmarks())-1 {
+		t.Errorf("%d benchmarks, error %v", len(all), err)
 	}
 }

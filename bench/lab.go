@@ -76,22 +76,35 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 		}
 	}
 	b.say("start a lab and deploy a cluster")
-	l, err := cluster.Start(ctx, cluster.Config{
+	b.real, err = start(ctx, cluster.Config{
 		Name: labName, Gateway: netip.MustParsePrefix("10.66.0.1/24"), Checkout: b.checkout, Tools: paths, Groups: groups,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+	}, declared)
+	return b.real, err
+}
+
+// start starts a lab and deploys its cluster, with a changed declaration.
+func start(
+	ctx context.Context, cfg cluster.Config, change func(cluster.Declaration) cluster.Declaration,
+) (_ *lab, err error) {
+	started, err := cluster.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	b.real = &lab{Lab: l, checkout: b.checkout, woken: map[string]time.Time{}}
-	if err := b.real.Declare(declared(l.Declaration)); err != nil {
+	l := &lab{Lab: started, checkout: cfg.Checkout, woken: map[string]time.Time{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if err := l.Declare(change(l.Declaration)); err != nil {
 		return nil, err
 	}
-	if out, err := l.Reconfigure(ctx, "deploy").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("deploy: %w\n%s", err, out)
+	if err := l.call(ctx, "deploy"); err != nil {
+		return nil, err
 	}
-	b.real.journal, err = journal.Open(ctx, l.StateDir())
-	return b.real, err
+	l.journal, err = journal.Open(ctx, l.StateDir())
+	return l, err
 }
 
 // declared returns the lab's declaration, with the product's own settings in place of those for tests.

@@ -1,6 +1,6 @@
 // Command bench measures the product. Each benchmark compares two times from the same run and machine, since a single
-// time depends more on the machine than on the product. A run of all benchmarks writes
-// docs/how-it-works/performance.md.
+// time depends more on the machine than on the product. A run without names writes
+// docs/how-it-works/performance.md, and one of scale docs/how-it-works/scale.md.
 package main
 
 import (
@@ -54,17 +54,14 @@ type sizes struct {
 	together  []int // sizes of the clusters whose nodes are all resumed in one request
 	reboots   int   // nodes of the largest of these clusters that reboot at once
 	callers   int   // calls at once
+	scale     []int // nodes of a job array
 	deferring time.Duration
 }
 
 func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.PathFlag{Name: "checkout", Value: ".", Usage: "the checkout to measure"},
-		&cli.StringSliceFlag{Name: "only", Usage: "measure only these, and write no page: " + strings.Join(names(), ", ")},
-		&cli.PathFlag{
-			Name: "page", Value: filepath.Join("docs", "how-it-works", "performance.md"),
-			Usage: "the page to write, in the checkout",
-		},
+		&cli.StringSliceFlag{Name: "only", Usage: "measure only these, and write no page but that of scale: " + strings.Join(names(), ", ")},
 		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
 		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},
 		&cli.IntFlag{Name: "reimages", Value: 16, Usage: "reimage: nodes together"},
@@ -85,6 +82,7 @@ func flags() []cli.Flag {
 			Name: "together", Value: cli.NewIntSlice(250, 1000), Usage: "together: nodes of each cluster, in one request",
 		},
 		&cli.IntFlag{Name: "reboots", Value: 300, Usage: "together: reboots at once"},
+		&cli.IntSliceFlag{Name: "scale", Value: cli.NewIntSlice(250, 500, 1000), Usage: "scale: nodes of a job array"},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
@@ -113,7 +111,34 @@ func benchmarks() []benchmark {
 		{"together", nil, (*bench).together},
 		{"callers", nil, (*bench).callers},
 		{"footprint", nil, (*bench).footprint},
+		{"scale", nil, (*bench).scale},
 	}
+}
+
+// document is a page that a run writes.
+type document struct {
+	title, command string
+	file           string // in docs/how-it-works
+}
+
+var (
+	performance = document{title: "Performance", command: "make bench", file: "performance.md"}
+	thousand    = document{title: "A thousand nodes", command: "make bench-scale", file: "scale.md"}
+)
+
+// apart is the benchmark that a run measures only if it is named, since it needs most of the machine's memory and as
+// long as all others.
+const apart = "scale"
+
+// documentOf returns the document that a run of the benchmarks with these names writes, nil if none.
+func documentOf(only []string) *document {
+	switch {
+	case len(only) == 0:
+		return &performance
+	case len(only) == 1 && only[0] == apart:
+		return &thousand
+	}
+	return nil
 }
 
 func names() []string {
@@ -124,11 +149,11 @@ func names() []string {
 	return all
 }
 
-// choose returns the benchmarks with these names; all if there are no names.
+// choose returns the benchmarks with these names; if there are no names, all but the one that is apart.
 func choose(only []string) ([]benchmark, error) {
 	var chosen []benchmark
 	for _, b := range benchmarks() {
-		if len(only) == 0 || slices.Contains(only, b.name) {
+		if len(only) == 0 && b.name != apart || slices.Contains(only, b.name) {
 			chosen = append(chosen, b)
 		}
 	}
@@ -159,7 +184,7 @@ func measure(c *cli.Context) (err error) {
 		rounds:   c.Int("rounds"),
 		clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
 		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.Int("callers"),
-		deferring: c.Duration("deferring"),
+		deferring: c.Duration("deferring"), scale: c.IntSlice("scale"),
 	}
 	if err := adoptOrphans(); err != nil {
 		return err
@@ -182,8 +207,9 @@ func measure(c *cli.Context) (err error) {
 	page.took = time.Since(b.begun)
 	failed = append(failed, page.broken(c.NumFlags() == 0)...)
 	fmt.Fprint(c.App.Writer, page.text())
-	if len(only) == 0 {
-		failed = append(failed, os.WriteFile(filepath.Join(checkout, c.Path("page")), []byte(page.markdown()), 0o644))
+	if d := documentOf(only); d != nil {
+		file := filepath.Join(checkout, "docs", "how-it-works", d.file)
+		failed = append(failed, os.WriteFile(file, []byte(page.markdown(*d)), 0o644))
 	}
 	return errors.Join(failed...)
 }

@@ -58,6 +58,9 @@ type status struct {
 	cpu         time.Duration // its own and that of its children that have ended
 }
 
+// ticks is the number of the kernel's ticks in a second, on every Linux that Go supports (sysconf(3), _SC_CLK_TCK).
+const ticks = 100
+
 func statusOf(pid int) (status, bool) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -70,7 +73,6 @@ func statusOf(pid int) (status, bool) {
 	}
 	s := status{name: string(text)[begin+1 : end], state: fields[0]}
 	s.parent, _ = strconv.Atoi(fields[1])
-	const ticks = 100 // ticks a second, on every Linux that Go supports (sysconf(3), _SC_CLK_TCK)
 	for i, field := range fields[11:15] {
 		n, _ := strconv.Atoi(field)
 		took := time.Duration(n) * time.Second / ticks

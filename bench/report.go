@@ -105,18 +105,18 @@ func aligned(rows [][]string) string {
 }
 
 // markdown returns the page for docs/.
-func (p *page) markdown() string {
+func (p *page) markdown(d document) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# Performance
+	fmt.Fprintf(&b, `# %s
 
-<!-- Written by `+"`make bench`"+`. Do not edit: run it again. -->
+<!-- Written by `+"`%[2]s`"+`. Do not edit: run it again. -->
 
-`+"`make bench`"+` has written this page on %s, on a machine with %s, in %.0f minutes.
+`+"`%[2]s`"+` has written this page on %[3]s, on a machine with %[4]s, in %.0[5]f minutes.
 Every number is from that run. Times differ from machine to machine; the ratios compare two times of the same run.
 Everything runs on the lab (lab/README.md): Terraform, its OpenStack provider with all of its fixed waits, Ansible,
 SSH and Slurm are the real ones, the cloud is not.
 
-`, p.when.UTC().Format("2006-01-02 15:04 UTC"), p.machine, p.took.Minutes())
+`, d.title, d.command, p.when.UTC().Format("2006-01-02 15:04 UTC"), p.machine, p.took.Minutes())
 	b.WriteString(pipes(p.table()))
 	for i, r := range p.reports {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", p.names[i], r.about)

@@ -59,6 +59,8 @@ type Config struct {
 	NodeEnviron []string
 	// Partitions are Slurm's; nil means one with all groups.
 	Partitions []Partition
+	// Variables is the text of group_vars/cluster.yml if machines have sysvinit; "": for Slurm 22.05.
+	Variables string
 	// Log receives errors of the lab itself.
 	Log *slog.Logger
 }

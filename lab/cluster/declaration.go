@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -119,7 +121,8 @@ type Slurm struct {
 // Group returns a group of small nodes for a declaration; the caller may change it.
 func Group(name, prefix string, persistent, most int) NodeGroup {
 	return NodeGroup{
-		Name: name, Prefix: prefix, Width: 2, Image: ImageV1, Flavor: FlavorSmall, Network: networkName,
+		Name: name, Prefix: prefix, Width: max(2, len(strconv.Itoa(most))), Image: ImageV1, Flavor: FlavorSmall,
+		Network:  networkName,
 		MinNodes: persistent, MaxNodes: most, Features: []string{name},
 		Slurm: map[string]any{"CPUs": 2, "RealMemory": 500},
 	}
@@ -204,7 +207,7 @@ func (l *Lab) Declare(d Declaration) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("declare the cluster: %w", err)
 	}
-	site := withoutCgroups
+	site := cmp.Or(l.cfg.Variables, withoutCgroups)
 	if l.hasSystemd() {
 		site = "lab: true\n" // a test may append to it
 	}
