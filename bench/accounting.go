@@ -112,7 +112,8 @@ func cpuBusy() (time.Duration, error) {
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	var user, nice, system, idle, wait, irq, softirq int64
-	if _, err := fmt.Sscanf(line, "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &softirq); err != nil {
+	_, err = fmt.Sscanf(line, "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &softirq)
+	if err != nil {
 		return 0, fmt.Errorf("read /proc/stat: %w", err)
 	}
 	return time.Duration(user+nice+system+irq+softirq) * time.Second / ticks, nil

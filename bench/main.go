@@ -61,7 +61,10 @@ type sizes struct {
 func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.PathFlag{Name: "checkout", Value: ".", Usage: "the checkout to measure"},
-		&cli.StringSliceFlag{Name: "only", Usage: "measure only these, and write no page but that of scale: " + strings.Join(names(), ", ")},
+		&cli.StringSliceFlag{
+			Name:  "only",
+			Usage: "measure only these, and write no page but that of scale: " + strings.Join(names(), ", "),
+		},
 		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
 		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},
 		&cli.IntFlag{Name: "reimages", Value: 16, Usage: "reimage: nodes together"},

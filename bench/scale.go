@@ -28,11 +28,11 @@ var published = map[int]time.Duration{1000: 540 * time.Second}
 
 // scale measures how long the nodes of a large job array need, with a real slurmd on each of them.
 func (b *bench) scale(ctx context.Context) (_ report, err error) {
-	r := report{about: "A job array has a task for each node, and none of the nodes has an instance. Each node is a machine " +
-		"of the lab with Debian 13, its own sshd, munged and slurmd (Slurm 24.11), so that this machine carries all nodes, " +
-		"slurmctld, the cloud and the control host. The group has `keep_ports: true`. AWS publishes 540 s for ParallelCluster, Amazon's cloud and 1000 nodes " +
-		"(aws/aws-parallelcluster, results/baseline.json of test_scaling_stress_test). " +
-		"The table has the CPU seconds of each program, from sbatch until all tasks run.",
+	r := report{about: "A job array has a task for each node, and none of the nodes has an instance. Each node is a " +
+		"machine of the lab with Debian 13, its own sshd, munged and slurmd (Slurm 24.11), so that this machine carries " +
+		"all nodes, slurmctld, the cloud and the control host. The group has `keep_ports: true`. AWS publishes 540 s for " +
+		"ParallelCluster, Amazon's cloud and 1000 nodes (aws/aws-parallelcluster, results/baseline.json of " +
+		"test_scaling_stress_test). The table has the CPU seconds of each program, from sbatch until all tasks run.",
 	}
 	sizes := slices.Sorted(slices.Values(b.sizes.scale))
 	restore, err := raiseLimits()
@@ -61,9 +61,9 @@ func (b *bench) scale(ctx context.Context) (_ report, err error) {
 		r.rows = append(r.rows, one.row(), row{
 			what: fmt.Sprintf("%d nodes, sbatch to the last task's first line", size), measured: seconds(one.running),
 		}, row{
-			what: fmt.Sprintf("%d nodes, cores that are busy", size), measured: fmt.Sprintf("%.2f", one.busy.Seconds()/one.running.Seconds()),
+			what: fmt.Sprintf("%d nodes, cores that are busy", size), measured: ratio(times(one.busy, one.running)),
 			beside: fmt.Sprintf("cores %d", runtime.NumCPU()),
-			ratio:  ratio(one.busy.Seconds() / one.running.Seconds() / float64(runtime.NumCPU())),
+			ratio:  ratio(times(one.busy, one.running) / float64(runtime.NumCPU())),
 		})
 	}
 	r.details = byProgram(all)
