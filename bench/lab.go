@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -103,8 +102,10 @@ func start(
 	if err := l.call(ctx, "deploy"); err != nil {
 		return nil, err
 	}
-	l.journal, err = journal.Open(ctx, l.StateDir())
-	return l, err
+	if l.journal, err = journal.Open(ctx, l.StateDir()); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // declared returns the lab's declaration, with the product's own settings in place of those for tests.
@@ -141,17 +142,19 @@ func until(ctx context.Context, longest, pause time.Duration, what string, holds
 	}
 }
 
-// patience limits each wait. A longer wait is an error.
+// patience limits each wait, and each node of many makes the wait for all a second longer. A longer wait is an error.
 const patience = 10 * time.Minute
 
 // registered waits until slurmd has registered on all nodes, and returns the time of each. It also notes when slurmctld
-// has begun to power them up.
+// has begun to power them up. It asks less often about hundreds of nodes, since the answer is work for slurmctld.
 func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.Time, error) {
 	came := map[string]time.Time{}
 	for _, node := range nodes {
 		delete(l.woken, node)
 	}
-	err := until(ctx, patience, 150*time.Millisecond, fmt.Sprintf("slurmd of %v registers", nodes), func() (bool, error) {
+	longest := patience + time.Duration(len(nodes))*time.Second
+	pause := max(150*time.Millisecond, time.Duration(len(nodes))*time.Millisecond)
+	err := until(ctx, longest, pause, fmt.Sprintf("slurmd of %v registers", nodes), func() (bool, error) {
 		states, err := l.states()
 		if err != nil {
 			return false, err
@@ -238,10 +241,12 @@ func (l *lab) release(ctx context.Context, nodes ...string) error {
 		if err != nil {
 			return false, err
 		}
+		there := map[string]bool{}
+		for _, s := range l.Cloud.Servers() {
+			there[s.Name] = true
+		}
 		return !slices.ContainsFunc(nodes, func(node string) bool {
-			return states[node] != "IDLE+CLOUD+POWERED_DOWN" || slices.ContainsFunc(
-				l.Cloud.Servers(), func(s labcloud.Server) bool { return s.Name == node },
-			)
+			return states[node] != "IDLE+CLOUD+POWERED_DOWN" || there[node]
 		}), nil
 	})
 	return errors.Join(err, l.settled(ctx))

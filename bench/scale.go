@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (b *bench) scale(ctx context.Context) (_ report, err error) {
 		}
 		b.say("%d nodes: registered after %s, all tasks run after %s", size, seconds(one.registered), seconds(one.running))
 		all = append(all, one)
-		fmt.Fprintln(b.out, aligned(byProgram(all)))
+		r.details = byProgram(all)
 		r.rows = append(r.rows, one.row(), row{
 			what: fmt.Sprintf("%d nodes, sbatch to the last task's first line", size), measured: seconds(one.running),
 		}, row{
@@ -66,7 +67,6 @@ func (b *bench) scale(ctx context.Context) (_ report, err error) {
 			ratio:  ratio(times(one.busy, one.running) / float64(runtime.NumCPU())),
 		})
 	}
-	r.details = byProgram(all)
 	return r, nil
 }
 
@@ -96,7 +96,7 @@ const programs = 12
 // byProgram returns the table of the programs that use most CPU.
 func byProgram(all []scaled) [][]string {
 	last := all[len(all)-1].programs
-	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return int(last[b] - last[a]) })
+	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return cmp.Compare(last[b], last[a]) })
 	names = names[:min(programs, len(names))]
 	table := [][]string{{"program"}}
 	for _, s := range all {
@@ -174,49 +174,38 @@ func (l *lab) scaleTo(ctx context.Context, accounting string, nodes []string) (s
 		fmt.Sprintf("--array=1-%d", len(nodes)), "--exclusive", "--nodes=1", "--constraint=scale", "--output=/dev/null",
 		"--wrap=date +%s.%N >/tmp/first-$SLURM_ARRAY_JOB_ID; exec sleep 36000",
 	)
+	var came map[string]time.Time
 	if err == nil {
-		err = l.tasksRun(ctx, job, nodes, func(now time.Time) { s.registered = now.Sub(begun) })
+		came, err = l.registered(ctx, nodes...)
+	}
+	if err == nil {
+		err = l.tasksRun(ctx, job, len(nodes))
 	}
 	used, stopped := account.stop()
 	if err = errors.Join(err, stopped); err != nil {
 		return s, err
 	}
-	s.busy, s.programs = used.busy, used.programs
-	last, err := l.lastLine(ctx, job, nodes)
+	s.registered, s.busy, s.programs = last(came, nodes).Sub(begun), used.busy, used.programs
+	line, err := l.lastLine(ctx, job, nodes)
 	if err != nil {
 		return s, err
 	}
-	s.running = last.Sub(begun)
+	s.running = line.Sub(begun)
 	return s, l.release(ctx, nodes...)
 }
 
-// tasksRun waits until slurmctld runs a task of the job on each node. It reports when all slurmds have registered. It
-// asks seldom, since an answer about a thousand nodes is work for slurmctld.
-func (l *lab) tasksRun(ctx context.Context, job string, nodes []string, registered func(time.Time)) error {
-	const pause = time.Second
-	missing := nodes
-	err := until(ctx, patience, pause, "slurmd registers on all nodes", func() (bool, error) {
-		states, err := l.states()
-		if err != nil {
-			return false, err
-		}
-		missing = slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return up(states[node]) })
-		return len(missing) == 0, nil
-	})
-	if err != nil {
-		return errors.Join(err, fmt.Errorf("%d nodes have not registered: %.200s", len(missing), strings.Join(missing, ",")))
-	}
-	registered(time.Now())
+// tasksRun waits until slurmctld runs this number of tasks of a job.
+func (l *lab) tasksRun(ctx context.Context, job string, tasks int) error {
 	running := 0
-	err = until(ctx, patience, pause, "all tasks run", func() (bool, error) {
+	err := until(ctx, patience, time.Second, fmt.Sprintf("%d tasks run", tasks), func() (bool, error) {
 		out, err := l.Command(
 			cluster.ControlNodeName, "squeue", "--noheader", "--array", "--states=RUNNING", "--format=%i", "--jobs="+job,
 		).Output()
 		running = strings.Count(string(out), "\n")
-		return err == nil && running == len(nodes), err
+		return err == nil && running == tasks, err
 	})
 	if err != nil {
-		return errors.Join(err, fmt.Errorf("%d of %d tasks run", running, len(nodes)))
+		return errors.Join(err, fmt.Errorf("%d tasks run", running))
 	}
 	return nil
 }
@@ -255,7 +244,11 @@ func raiseLimits() (restore func() error, err error) {
 		if err != nil {
 			return nil, errors.Join(err, restore())
 		}
-		if now, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || now >= least {
+		now, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("read %s: %w", file, err), restore())
+		}
+		if now >= least {
 			continue
 		}
 		before[file] = string(text)

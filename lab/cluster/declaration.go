@@ -122,8 +122,7 @@ type Slurm struct {
 func Group(name, prefix string, persistent, most int) NodeGroup {
 	return NodeGroup{
 		Name: name, Prefix: prefix, Width: max(2, len(strconv.Itoa(most))), Image: ImageV1, Flavor: FlavorSmall,
-		Network:  networkName,
-		MinNodes: persistent, MaxNodes: most, Features: []string{name},
+		Network: networkName, MinNodes: persistent, MaxNodes: most, Features: []string{name},
 		Slurm: map[string]any{"CPUs": 2, "RealMemory": 500},
 	}
 }
