@@ -108,6 +108,20 @@ func (r *Run[In, Out]) More() {
 	b.waiting = nil
 }
 
+// Limit leaves the first calls in this run, at most so many, and lets the others wait for the next one.
+func (r *Run[In, Out]) Limit(most int) {
+	if len(r.Calls) <= most {
+		return
+	}
+	b := r.batcher
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.waiting = slices.Concat(r.Calls[most:], b.waiting)
+	r.Calls = slices.Clip(r.Calls[:most])
+	close(b.came)
+	b.came = make(chan struct{})
+}
+
 // Detach takes a call out of this run. The end of the run does not finish it; another goroutine must.
 func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
 	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })

@@ -251,6 +251,29 @@ func TestARunLearnsThatOthersWaitAndTakesThem(t *testing.T) {
 	})
 }
 
+func TestARunLeavesCallsToTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := begin(batcher.Config{Quiet: time.Second, Longest: time.Minute}, func(r *run) {
+			more := r.Awaited()
+			r.Limit(2)
+			if got := inputs(r); !slices.Equal(got, []int{1, 2}) && !slices.Equal(got, []int{3, 4}) &&
+				!slices.Equal(got, []int{5}) {
+				t.Errorf("the run has %v", got)
+			}
+			select {
+			case <-more:
+			default:
+				if len(inputs(r)) == 2 {
+					t.Error("nobody learned that others wait")
+				}
+			}
+			each(time.Minute)(r)
+		})
+		calls(t, b, 0, 1, 2, 3, 4, 5)
+		l.want(t, "1s: [1 2 3 4 5]", "1m1s: [3 4 5]", "2m1s: [5]") // as they begin
+	})
+}
+
 func TestACallWithoutAResultIsUnfinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := begin(batcher.Config{}, func(*run) {})

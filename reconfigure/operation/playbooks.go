@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -90,10 +91,17 @@ func (o *operation) runPlaybooks() error {
 // playbooks have shorter time limits.
 const longestRun = time.Hour
 
+// mostInRun is the largest number of nodes in one run that does not concern every node. Ansible's own CPU time for a
+// node grows with the number of nodes in the run (docs/how-it-works/scale.md).
+const mostInRun = 100
+
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
 func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 	ctx, cancel := context.WithTimeout(o.ctx, longestRun)
 	defer cancel()
+	if !slices.ContainsFunc(r.Calls, func(c *configureCall) bool { return c.In.round.barrier != nil }) {
+		r.Limit(mostInRun)
+	}
 	cluster, deps := o.using()
 	calls, extent := o.extent(ctx, cluster, r.Calls)
 	if len(calls) == 0 {

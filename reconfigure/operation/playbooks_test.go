@@ -1,10 +1,14 @@
 package operation_test
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -112,4 +116,48 @@ func TestAConfiguredNodeGetsTheAddressesOfNewOnes(t *testing.T) {
 		second.wantDone()
 		l.wantOrder("configure p3 of ctl,p[1-3]", "configure p4 of ctl,p[1-4]")
 	})
+}
+
+// Ansible's CPU time for a node grows with the nodes in a run. But a run for every node has all of them, since it may
+// stop slurmctld.
+func TestManyNodesAreConfiguredInSeveralRuns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		everywhere bool
+		want       []int // nodes in each run
+	}{
+		"some nodes": {false, []int{100, 100, 48}},
+		"every node": {true, []int{249}}, // with the control node
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := declared()
+				c.Groups[0].Width, c.Groups[0].Max = 3, 250
+				w := simulate.NewWorld(c)
+				l := &lab{T: t, World: w, cluster: c, deps: w.Deps()}
+				l.ctx, l.end = context.WithCancelCause(t.Context())
+				l.Have("ctl", "p001", "p002")
+				nodes, err := nodeset.Parse("p[003-250]")
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.PowersUp(nodes.Names()...)
+				l.wants(reconfigure.Create, nodes.Names()...)
+				if l.plan.Everywhere = tc.everywhere; tc.everywhere {
+					l.wants(reconfigure.Configure, "ctl")
+				}
+				l.start().wantDone()
+				l.end(nil)
+				l.running.Wait()
+				var runs []int
+				for _, call := range l.Calls() {
+					_, call, _ = strings.Cut(call, "configure ")
+					names, _, _ := strings.Cut(call, " of ")
+					if run, err := nodeset.Parse(names); err == nil && !run.Empty() {
+						runs = append(runs, run.Len())
+					}
+				}
+				l.want("runs", tc.want, runs)
+			})
+		})
+	}
 }
