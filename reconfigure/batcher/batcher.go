@@ -21,6 +21,9 @@ type Config struct {
 	Quiet time.Duration
 	// Longest bounds that wait, counted from the first call that waits.
 	Longest time.Duration
+	// Expected reports whether a call may come soon that belongs to those that wait. If not, a run begins after a moment
+	// instead of Quiet. Nil: always.
+	Expected func() bool
 	// Most is the largest number of calls in one run; 0: all that wait.
 	Most int
 	// Under counts the runs in progress or about to begin, including those whose callers have left. It MUST count the
@@ -227,11 +230,18 @@ func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
 	}
 }
 
+// moment is the time in which goroutines that begin together make their calls.
+const moment = 10 * time.Millisecond
+
 // settle waits until no call has come for the quiet time, if any call waits.
 func (b *Batcher[In, Out]) settle() {
 	for {
+		quiet := b.config.Quiet
+		if b.config.Expected != nil && !b.config.Expected() {
+			quiet = min(quiet, moment)
+		}
 		b.lock.Lock()
-		came, rest := b.came, min(time.Until(b.last.Add(b.config.Quiet)), time.Until(b.first.Add(b.config.Longest)))
+		came, rest := b.came, min(time.Until(b.last.Add(quiet)), time.Until(b.first.Add(b.config.Longest)))
 		full := b.config.Most > 0 && len(b.waiting) >= b.config.Most
 		if len(b.waiting) == 0 {
 			rest = 0

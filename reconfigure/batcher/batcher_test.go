@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,6 +249,16 @@ func TestARunLearnsThatOthersWaitAndTakesThem(t *testing.T) {
 		})
 		calls(t, b, 500*time.Millisecond, 1, 2, 3)
 		l.want(t, "0s: [1]")
+	})
+}
+
+func TestARunBeginsSoonUnlessAnotherCallIsExpected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var came atomic.Int64
+		expected := func() bool { return came.Add(1) < 3 }
+		b, l := begin(batcher.Config{Quiet: time.Second, Longest: time.Minute, Expected: expected}, each(0))
+		calls(t, b, 100*time.Millisecond, 1, 2, 3)
+		l.want(t, "210ms: [1 2 3]")
 	})
 }
 

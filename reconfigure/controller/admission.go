@@ -137,13 +137,14 @@ func resizes(m reconfigure.Mode) bool {
 	return m == reconfigure.Enlarge || m == reconfigure.Shrink || m == reconfigure.Resize
 }
 
-// window returns how long to wait for further requests before these are planned: Slurm names its nodes in several
-// calls, and each rebooting slurmd makes its own call. The wait ends when no request came for quiet, at the latest
-// when the oldest request has waited for longest.
+// window returns how long to wait for further requests before these are planned, since each rebooting slurmd makes its
+// own call. The wait ends when no request came for quiet, at the latest when the oldest request has waited for longest.
+// A resume does not wait: slurmctld names all nodes in one call, and the next call comes a second later
+// (power_save.c, power_save_interval).
 func window(requests []reconfigure.Request, quiet, longest time.Duration, now time.Time) time.Duration {
 	var oldest, newest time.Time
 	for _, r := range requests {
-		if r.IsDeferred() || whole(r.Mode) {
+		if r.IsDeferred() || whole(r.Mode) || r.Mode == reconfigure.Resume {
 			continue
 		}
 		if oldest.IsZero() || r.Submitted.Before(oldest) {

@@ -120,8 +120,9 @@ func TestACancelOrPauseInTheWindowKeepsARequestFromBeginning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
-				l.PowersUp("p2")
-				l.submit(ask(reconfigure.Resume, "p2"))
+				l.Have("p2")
+				l.PowersDown("p2")
+				l.submit(ask(reconfigure.Suspend, "p2"))
 				stop, ended := l.spawn()
 				pass(200 * time.Millisecond)
 				end(l, stop)
@@ -143,22 +144,26 @@ func TestRequestsThatComeTogetherArePlannedTogether(t *testing.T) {
 		}
 		return ds
 	}
+	const suspend, resume = reconfigure.Suspend, reconfigure.Resume
 	for name, tc := range map[string]struct {
 		arrivals []time.Duration
+		mode     reconfigure.Mode
 		longest  time.Duration
 		skew     time.Duration // of the clock of those who submit
 		want     []int         // requests of each plan
 		within   time.Duration // the first one began
 	}{
-		"one":              {milliseconds(0), 3 * time.Second, 0, []int{1}, 600 * time.Millisecond},
-		"some":             {milliseconds(0, 1, 100, 250), 3 * time.Second, 0, []int{4}, 900 * time.Millisecond},
-		"without a window": {milliseconds(0, 400), 0, 0, []int{1, 1}, 0},
+		"one":              {milliseconds(0), suspend, 3 * time.Second, 0, []int{1}, 600 * time.Millisecond},
+		"some":             {milliseconds(0, 1, 100, 250), suspend, 3 * time.Second, 0, []int{4}, 900 * time.Millisecond},
+		"without a window": {milliseconds(0, 400), suspend, 0, 0, []int{1, 1}, 0},
 		"they keep coming": {
-			milliseconds(0, 200, 400, 600, 800, 1000, 1200, 1400), time.Second, 0, nil, 1300 * time.Millisecond,
+			milliseconds(0, 200, 400, 600, 800, 1000, 1200, 1400), suspend, time.Second, 0, nil,
+			1300 * time.Millisecond,
 		},
-		"a clock is ahead":        {milliseconds(0, 100), time.Second, time.Hour, []int{2}, time.Second},
-		"a clock is behind":       {milliseconds(0, 2000), time.Second, -time.Hour, []int{1, 1}, 0},
-		"one comes after the end": {milliseconds(0, 2000), time.Second, 0, []int{1, 1}, time.Second},
+		"a clock is ahead":        {milliseconds(0, 100), suspend, time.Second, time.Hour, []int{2}, time.Second},
+		"a clock is behind":       {milliseconds(0, 2000), suspend, time.Second, -time.Hour, []int{1, 1}, 0},
+		"one comes after the end": {milliseconds(0, 2000), suspend, time.Second, 0, []int{1, 1}, time.Second},
+		"a resume does not wait":  {milliseconds(0, 400), resume, 3 * time.Second, 0, []int{1, 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
@@ -170,8 +175,13 @@ func TestRequestsThatComeTogetherArePlannedTogether(t *testing.T) {
 				for i, after := range tc.arrivals {
 					time.Sleep(time.Until(l.start.Add(after)))
 					node := fmt.Sprint("p", i+2)
-					l.PowersUp(node)
-					r := ask(reconfigure.Resume, node)
+					if tc.mode == resume {
+						l.PowersUp(node)
+					} else {
+						l.Have(node)
+						l.PowersDown(node)
+					}
+					r := ask(tc.mode, node)
 					r.Submitted = time.Now().Add(tc.skew)
 					if _, err := l.journal.Submit(l.Context(), r); err != nil {
 						t.Error(err)

@@ -181,7 +181,7 @@ type Deps struct {
 // Timing has the times for which operations wait.
 type Timing struct {
 	Poll      time.Duration // the interval of polls
-	Quiet     time.Duration // the time without another node after which a run begins
+	Quiet     time.Duration // the time without another request, or node for the playbooks, after which a run begins
 	Longest   time.Duration // the longest wait before a run begins
 	Preview   time.Duration // the longest time for Terraform's plan
 	Straggler time.Duration // the time without progress after which a run is interrupted if others wait

@@ -76,7 +76,7 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	runs, asks, tells := o.together(timing.Quiet, timing.Longest), o.together(0, 0), o.together(atOnce, atOnce)
 	o.provisioner = provision.New(ctx, provision.Config{
 		Timing: provision.Timing{
-			Poll: timing.Poll, Quiet: timing.Quiet, Longest: timing.Longest, Preview: timing.Preview,
+			Poll: timing.Poll, Quiet: beginning, Longest: timing.Longest, Preview: timing.Preview,
 			Straggler: timing.Straggler, Build: timing.Build,
 		},
 		Under: &o.wait, States: o.statesOf, Servers: o.serversOf, Found: o.found, NoRoom: o.giveUp,
@@ -88,6 +88,7 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 		},
 		Note: func(plans map[int64]bool, message string) { o.noteRun(plans, reconfigure.PhaseApply, message) },
 	})
+	runs.Expected = o.othersBoot
 	o.playbooks = batcher.New(runs, o.configureAll)
 	o.states = batcher.New(asks, o.askStates)
 	o.servers = batcher.New(asks, o.askServers)
@@ -101,6 +102,10 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 func (o *Operator) together(quiet, longest time.Duration) batcher.Config {
 	return batcher.Config{Quiet: quiet, Longest: longest, Under: &o.wait}
 }
+
+// beginning is the time without another order after which Terraform runs. The controller has waited for requests
+// already, and the operations of a plan begin together.
+const beginning = 100 * time.Millisecond
 
 // atOnce is the window for calls of Slurm, since many nodes may fail at the same time.
 const atOnce = 50 * time.Millisecond
@@ -269,6 +274,23 @@ func (o *Operator) booting() nodeset.NodeSet {
 		}
 	}
 	return nodeset.Of(names...)
+}
+
+// othersBoot reports whether a node still boots whose round has nodes that wait for the playbooks. It is also true for a
+// round that concerns every node, since one run must have all of its nodes.
+func (o *Operator) othersBoot() bool {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	waits := map[*round]bool{}
+	for _, op := range o.underWay {
+		waits[op.round] = waits[op.round] || op.progress.get().open
+	}
+	for _, op := range o.underWay {
+		if waits[op.round] && (op.moving() || op.round.barrier != nil) {
+			return true
+		}
+	}
+	return false
 }
 
 // Suspended ends the operations of a resume for nodes that are no longer awaited. It returns at once.

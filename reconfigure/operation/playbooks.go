@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -91,16 +92,18 @@ func (o *operation) runPlaybooks() error {
 // playbooks have shorter time limits.
 const longestRun = time.Hour
 
-// mostInRun is the largest number of nodes in one run that does not concern every node. Ansible's own CPU time for a
-// node grows with the number of nodes in the run (docs/how-it-works/scale.md).
-const mostInRun = 100
+// mostInRun is the largest number of nodes in one run that does not concern every node. It is that of the forks in
+// ansible.cfg: with more hosts Ansible waits for a free fork in a loop that sleeps 0.1 ms, which takes a core.
+const mostInRun = 50
 
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
 func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 	ctx, cancel := context.WithTimeout(o.ctx, longestRun)
 	defer cancel()
+	full := false
 	if !slices.ContainsFunc(r.Calls, func(c *configureCall) bool { return c.In.round.barrier != nil }) {
 		r.Limit(mostInRun)
+		full = len(r.Calls) == mostInRun
 	}
 	cluster, deps := o.using()
 	calls, extent := o.extent(ctx, cluster, r.Calls)
@@ -134,6 +137,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 	}
 	sums := o.forgetSums(ctx, cluster, told, of)
 	from := &inventory{told}
+	var done atomic.Int64
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
@@ -144,6 +148,9 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 		func(node string, seen reconfigure.Configured, err error) {
 			if c := of[node]; c != nil {
 				c.Finish(outcome{seen, from, sums[node]}, err)
+			}
+			if full && done.Add(1) == mostInRun/2 {
+				r.Yield() // so that the forks are in use
 			}
 			moves()
 		})

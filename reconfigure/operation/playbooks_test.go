@@ -118,6 +118,45 @@ func TestAConfiguredNodeGetsTheAddressesOfNewOnes(t *testing.T) {
 	})
 }
 
+// large does what test does, in a world with up to 250 nodes.
+func large(t *testing.T, do func(*lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := declared()
+		c.Groups[0].Width, c.Groups[0].Max = 3, 250
+		w := simulate.NewWorld(c)
+		l := &lab{T: t, World: w, cluster: c, deps: w.Deps()}
+		l.ctx, l.end = context.WithCancelCause(t.Context())
+		l.Have("ctl", "p001", "p002")
+		do(l)
+		l.end(nil)
+		l.running.Wait()
+	})
+}
+
+// wantsMany adds the creation of nodes to the next plan.
+func (l *lab) wantsMany(nodes string) {
+	l.Helper()
+	many, err := nodeset.Parse(nodes)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.PowersUp(many.Names()...)
+	l.wants(reconfigure.Create, many.Names()...)
+}
+
+// runs returns the nodes of each run of the playbooks.
+func (l *lab) runs() (runs []nodeset.NodeSet) {
+	for _, call := range l.Calls() {
+		_, call, _ = strings.Cut(call, "configure ")
+		names, _, _ := strings.Cut(call, " of ")
+		if run, err := nodeset.Parse(names); err == nil && !run.Empty() {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
 // Ansible's CPU time for a node grows with the nodes in a run. But a run for every node has all of them, since it may
 // stop slurmctld.
 func TestManyNodesAreConfiguredInSeveralRuns(t *testing.T) {
@@ -125,39 +164,41 @@ func TestManyNodesAreConfiguredInSeveralRuns(t *testing.T) {
 		everywhere bool
 		want       []int // nodes in each run
 	}{
-		"some nodes": {false, []int{100, 100, 48}},
+		"some nodes": {false, []int{50, 50, 50, 50, 48}},
 		"every node": {true, []int{249}}, // with the control node
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := declared()
-				c.Groups[0].Width, c.Groups[0].Max = 3, 250
-				w := simulate.NewWorld(c)
-				l := &lab{T: t, World: w, cluster: c, deps: w.Deps()}
-				l.ctx, l.end = context.WithCancelCause(t.Context())
-				l.Have("ctl", "p001", "p002")
-				nodes, err := nodeset.Parse("p[003-250]")
-				if err != nil {
-					t.Fatal(err)
-				}
-				l.PowersUp(nodes.Names()...)
-				l.wants(reconfigure.Create, nodes.Names()...)
+			large(t, func(l *lab) {
+				l.wantsMany("p[003-250]")
 				if l.plan.Everywhere = tc.everywhere; tc.everywhere {
 					l.wants(reconfigure.Configure, "ctl")
 				}
 				l.start().wantDone()
-				l.end(nil)
-				l.running.Wait()
-				var runs []int
-				for _, call := range l.Calls() {
-					_, call, _ = strings.Cut(call, "configure ")
-					names, _, _ := strings.Cut(call, " of ")
-					if run, err := nodeset.Parse(names); err == nil && !run.Empty() {
-						runs = append(runs, run.Len())
-					}
+				var sizes []int
+				for _, run := range l.runs() {
+					sizes = append(sizes, run.Len())
 				}
-				l.want("runs", tc.want, runs)
+				l.want("runs", tc.want, sizes)
 			})
 		})
 	}
+}
+
+// A run with as many nodes as Ansible has forks leaves forks idle when half of its nodes are done.
+func TestTheNextRunBeginsWhenHalfOfAFullOneIsDone(t *testing.T) {
+	large(t, func(l *lab) {
+		l.Takes(simulate.Playing, 10*time.Second)
+		l.Takes(simulate.Playing, 14*time.Second, "p003") // which is not stuck
+		l.wantsMany("p[003-052]")
+		first := l.start()
+		time.Sleep(5 * time.Second)
+		l.plan = reconfigure.Plan{}
+		l.wantsMany("p[053-060]")
+		second := l.start()
+		first.wantDone()
+		second.wantDone()
+		if after := second.up("p060"); after > 17*time.Second {
+			l.Errorf("p060 is up after %s", after)
+		}
+	})
 }

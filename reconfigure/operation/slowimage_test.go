@@ -38,7 +38,7 @@ func TestTheVerdictSaysHowLongPackagesWereInstalled(t *testing.T) {
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
 		l.wantVerdicts(map[string]string{
-			"p3": "done : it took 1m2s, 48s of them for packages that its image lacks: `reconfigure image create p3` makes an " +
+			"p3": "done : it took 1m1s, 48s of them for packages that its image lacks: `reconfigure image create p3` makes an " +
 				"image that has them",
 			"p4": "done",
 		})

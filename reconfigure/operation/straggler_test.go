@@ -124,7 +124,7 @@ var stragglers = map[string]func(l *lab){
 	},
 }
 
-// The others come up as without the straggler, and the next request is carried out soon.
+// The others come up as without the straggler, but for the moment in which the playbooks wait for it, and the next request is carried out soon.
 func TestStragglerDelaysNoOtherNode(t *testing.T) {
 	const first, next, second = "p4", 20 * time.Second, "p6"
 	run := func(l *lab, straggle func(l *lab)) (ups [2]time.Duration, ended map[string]reconfigure.Verdict) {
@@ -151,7 +151,7 @@ func TestStragglerDelaysNoOtherNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(l *lab) {
 				with, verdicts := run(l, straggle)
-				if with[0] > without[0] {
+				if with[0] > without[0]+operation.DefaultTiming().Quiet {
 					l.Errorf("%s is up after %s, and without a straggler after %s", first, with[0], without[0])
 				}
 				if with[1] > without[1]+15*time.Second {

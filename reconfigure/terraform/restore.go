@@ -22,6 +22,9 @@ func (d *Driver) repair() (restored bool, err error) {
 	if !d.isLocal() || isState(file) || !isState(backup) {
 		return false, nil
 	}
+	if d.cfg.ReadOnly && isLocked(file) {
+		return false, fmt.Errorf("Terraform is writing %s: try again in a moment", file)
+	}
 	cut := fmt.Errorf("the last write of %s was cut off: Terraform was killed, or the disk was full", file)
 	if d.cfg.ReadOnly {
 		return false, fmt.Errorf("%w. The next worker restores it from %s; instances that were made since then are found "+
@@ -33,6 +36,17 @@ func (d *Driver) repair() (restored bool, err error) {
 	}
 	d.cfg.Log.Warn("Terraform's state was restored: its last write was cut off", "file", file, "from", backup)
 	return true, nil
+}
+
+// isLocked reports whether another process has locked a state, as Terraform does as long as it may write it.
+func isLocked(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
 }
 
 var errWritten = errors.New("another process has locked it")

@@ -69,8 +69,10 @@ func TestAStateThatWasCutOffIsRestored(t *testing.T) {
 		c.cfg.ReadOnly = true
 		_, err := c.open().Instances(t.Context())
 		wantError(t, name+": a reader", err, "The next worker restores it from "+file+".backup")
-		c.cfg.ReadOnly = false
 		release := locks(t, file)
+		_, err = c.open().Instances(t.Context())
+		wantError(t, name+": a reader during a write", err, "Terraform is writing "+file)
+		c.cfg.ReadOnly = false
 		_, err = c.open().Instances(t.Context())
 		wantError(t, name+": Terraform still has the lock", err, "another process has locked it")
 		release()
