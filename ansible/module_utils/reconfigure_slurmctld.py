@@ -74,6 +74,21 @@ class Slurmctld:
             time.sleep(0.5)
         return True
 
+    def since(self):
+        """Returns the time at which slurmctld was started, or nothing if it does not answer."""
+        found = re.search(r"^BOOT_TIME *= (.*)$", self.run(["scontrol", "show", "config"])[1], re.MULTILINE)
+        return found.group(1) if found else ""
+
+    def replaced(self, since):
+        """Waits until another slurmctld runs than the one of that time. Since 23.11 `scontrol reconfigure` starts another one, which looks up each node name without an address for ten
+        seconds. It answers after that, and scontrol gives up after MessageTimeout, ten seconds by default."""
+        began = time.monotonic()
+        while self.since() in ("", since):
+            if time.monotonic() - began > 300:
+                return False
+            time.sleep(1)
+        return True
+
     def words(self):
         """Returns slurmctld's output. It is started in the foreground, since it prints errors in slurm.conf before it has opened its log."""
         _, out, err = self.run(["timeout", "--kill-after=10", "10", "slurmctld", "-D"])

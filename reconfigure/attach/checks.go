@@ -116,7 +116,9 @@ func (w *writer) checkRunning(now slurmconf.Conf) {
 	})
 	if !added.Empty() {
 		w.find(check.Warning, fmt.Sprintf("the files have %s, and slurmctld does not", added),
-			"somebody has edited the files: that edit would take effect, too", "restart slurmctld first")
+			"somebody has edited the files, and that edit would take effect, too; or slurmctld finds no address for the name, "+
+				"which since 23.11 delays each `scontrol reconfigure` by ten seconds",
+			"restart slurmctld first, or set NodeAddr")
 	}
 }
 

@@ -22,14 +22,14 @@ def files(text):
 class World(steps.Host):
     """The control node of a site."""
 
-    def __init__(self, text, jobs=False, backup=False):
+    def __init__(self, text, jobs=False, backup=False, slow=False):
         super().__init__(base)
         os.mkdir(self.etc)
         for name, content in files(text).items():
             with open(os.path.join(self.etc, name), "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(content)
         os.chmod(os.path.join(self.etc, "slurm.conf"), 0o640)
-        self.jobs, self.backup = jobs, backup
+        self.jobs, self.backup, self.slow = jobs, backup, slow
         self.running = self.there()
 
     def place(self, root):
@@ -80,7 +80,12 @@ class Daemon(module.Slurmctld):
         steps.step()
         running = self.world.running
         if argv == ["scontrol", "reconfigure"]:
+            if self.world.slow:
+                self.world.load()
+                return 1, "", "slurm_reconfigure error: Socket timed out on send/recv operation"
             return (self.world.load(), "", "slurm_reconfigure error") if running else (1, "", "no answer")
+        if argv == ["scontrol", "show", "config"]:
+            return 0, "BOOT_TIME               = %s\n" % hashlib.sha256(repr(running).encode()).hexdigest(), ""
         if argv[0] == "squeue":
             return 0, "7\n" if self.world.jobs else "", ""
         if argv[0] == "timeout":
@@ -147,6 +152,16 @@ def refusals(restart):
     if "does not accept the new configuration; the site's own is restored" not in result.get("msg", ""):
         sys.exit("with a backup slurmctld: %s" % result)
     check(world, "with a backup slurmctld", files(None))
+    if not restart:
+        world = World(None, slow=True)  # `scontrol reconfigure` gives up before slurmctld is ready
+        result, _ = world.call(GOOD, restart)
+        if not result.get("changed"):
+            sys.exit("slowly: %s" % result)
+        check(world, "slowly", files(GOOD))
+        result, _ = world.call(BAD, restart)
+        if "does not accept the new configuration" not in result.get("msg", ""):
+            sys.exit("slowly, badly: %s" % result)
+        check(world, "slowly, badly", files(GOOD))
     print("refused")
 
 
