@@ -85,6 +85,8 @@ type Lab struct {
 	Images      *image.Store    // of the machines
 	Host        *machine.Host
 	Environ     []string // additional environment variables of the control host's user
+	// Installation is how long the installation on a control host that is a machine took, from its packages on.
+	Installation time.Duration
 
 	cfg       Config
 	other     Cloud  // nil with labcloud

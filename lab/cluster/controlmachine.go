@@ -75,12 +75,18 @@ func (l *Lab) bootControlHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{l.awaitControlHost, l.installPackages, l.followInstall,
-		l.installTerraform, l.finishSite} {
+	if err := l.awaitControlHost(ctx); err != nil {
+		return fmt.Errorf("control host: %w", err)
+	}
+	begun := time.Now()
+	for _, step := range []func(context.Context) error{
+		l.installPackages, l.followInstall, l.installTerraform, l.finishSite,
+	} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("control host: %w", err)
 		}
 	}
+	l.Installation = time.Since(begun)
 	return nil
 }
 
@@ -109,7 +115,7 @@ func (l *Lab) installPackages(context.Context) error {
 
 // followInstall runs the commands of the tutorial's first section.
 func (l *Lab) followInstall(ctx context.Context) error {
-	if err := l.FollowTutorial(ctx, "Install"); err != nil {
+	if err := l.Follow(ctx, Tutorial, "Install"); err != nil {
 		return err
 	}
 	uid, err := l.asRoot("id -u " + User)

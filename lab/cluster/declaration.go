@@ -90,11 +90,13 @@ type NodeGroup struct {
 	Features  []string `yaml:"features"`
 	Gres      string   `yaml:"gres"`
 	// HealthCheck names scripts in ansible/files/health, and shipped ones.
-	HealthCheck    []string       `yaml:"health_check,omitempty"`
-	HealthInterval int            `yaml:"health_interval,omitempty"` // seconds
-	Spare          int            `yaml:"spare,omitempty"`
-	SpareHours     string         `yaml:"spare_hours,omitempty"`
-	Slurm          map[string]any `yaml:"slurm"`
+	HealthCheck    []string `yaml:"health_check,omitempty"`
+	HealthInterval int      `yaml:"health_interval,omitempty"` // seconds
+	Spare          int      `yaml:"spare,omitempty"`
+	SpareHours     string   `yaml:"spare_hours,omitempty"`
+	// Metadata is that of the instances.
+	Metadata map[string]string `yaml:"metadata,omitempty"`
+	Slurm    map[string]any    `yaml:"slurm"`
 }
 
 // Partition is one of Slurm's partitions.

@@ -11,24 +11,27 @@ import (
 	"time"
 )
 
-// tutorial is the page whose commands are run in labs whose control host is a machine.
-const tutorial = "docs/start/tutorial.md"
+// Tutorial and AttachTutorial are the pages whose commands are run in labs whose control host is a machine.
+const (
+	Tutorial       = "docs/start/tutorial.md"
+	AttachTutorial = "docs/start/attach.md"
+)
 
-// step is a command of the tutorial, with the user who types it and lines that it prints.
+// step is a command of a tutorial, with the user who types it and lines that it prints.
 type step struct {
 	prompt, command string
 	prints          []string
 }
 
-// The prompts of the tutorial: root and the user on the control host, and the login user on the control node.
+// The prompts of a tutorial: root and the user on the control host, and the login user on the control node.
 const (
 	asRootPrompt    = "root# "
 	asUserPrompt    = "eiffel$ "
 	onControlPrompt = "control$ "
 )
 
-// stepsOf returns the commands of a section of the tutorial. Lines of code below a command are its output, except lines
-// with "…".
+// stepsOf returns the commands of a section of a page with this text. Lines of code below a command are its output,
+// except lines with "…".
 func stepsOf(page, section string) ([]step, error) {
 	_, rest, found := strings.Cut(page, "\n## "+section+"\n")
 	text, _, _ := strings.Cut(rest, "\n## ")
@@ -52,7 +55,7 @@ func stepsOf(page, section string) ([]step, error) {
 		}
 	}
 	if !found || len(steps) == 0 {
-		return nil, fmt.Errorf("%s has no commands in a section %q", tutorial, section)
+		return nil, fmt.Errorf("there are no commands in a section %q", section)
 	}
 	return steps, nil
 }
@@ -66,27 +69,26 @@ func printed(out, line string) bool {
 	return strings.Contains(same(out), same(line))
 }
 
-// FollowTutorial runs the commands of a section of docs/start/tutorial.md on a control host that is a machine, each as
-// the user whom the prompt shows. Each must succeed and print the lines on the page. The lab's log gets the whole
-// output.
-func (l *Lab) FollowTutorial(ctx context.Context, section string) error {
-	page, err := os.ReadFile(filepath.Join(l.cfg.Checkout, tutorial))
+// Follow runs the commands of a section of a tutorial on a control host that is a machine, each as the user whom the
+// prompt shows. Each must succeed and print the lines on the page. The lab's log gets the whole output.
+func (l *Lab) Follow(ctx context.Context, page, section string) error {
+	text, err := os.ReadFile(filepath.Join(l.cfg.Checkout, page))
 	if err != nil {
 		return err
 	}
-	steps, err := stepsOf(string(page), section)
+	steps, err := stepsOf(string(text), section)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", page, err)
 	}
 	for _, s := range steps {
 		begun := time.Now()
 		out, err := l.typed(ctx, s).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w\n%s", tutorial, s.command, err, out)
+			return fmt.Errorf("%s: %s: %w\n%s", page, s.command, err, out)
 		}
 		for _, line := range s.prints {
 			if !printed(string(out), line) {
-				return fmt.Errorf("%s: %s does not print %q:\n%s", tutorial, s.command, line, out)
+				return fmt.Errorf("%s: %s does not print %q:\n%s", page, s.command, line, out)
 			}
 		}
 		l.cfg.Log.Info("tutorial", "command", s.command, "took", time.Since(begun).Round(time.Second), "printed", string(out))

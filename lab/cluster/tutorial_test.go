@@ -43,7 +43,7 @@ func TestPrintedLines(t *testing.T) {
 // TestInstallHasTheCommandsOfTheTutorial compares the two pages of docs/start.
 func TestInstallHasTheCommandsOfTheTutorial(t *testing.T) {
 	var pages []string
-	for _, name := range []string{tutorial, "docs/start/install.md"} {
+	for _, name := range []string{Tutorial, "docs/start/install.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", name))
 		if err != nil {
 			t.Fatal(err)

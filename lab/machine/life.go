@@ -257,6 +257,12 @@ func writeSeed(dir string, spec labcloud.Machine) error {
 		return fmt.Errorf("write seed: %w", err)
 	}
 	files["meta-data"] = string(metadata)
+	// As on OpenStack's config drive.
+	drive, err := json.Marshal(map[string]any{"uuid": spec.ID, "name": spec.Name, "meta": spec.Metadata})
+	if err != nil {
+		return fmt.Errorf("write seed: %w", err)
+	}
+	files["meta_data.json"] = string(drive)
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return fmt.Errorf("write seed: %w", err)

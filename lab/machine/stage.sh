@@ -72,6 +72,7 @@ fi
 if [ "$(cat var/lib/lab/instance 2>/dev/null)" != "$ID" ]; then
 	rm -f etc/ssh/ssh_host_*
 	cp "$SEED/hostname" "$SEED/hosts" etc/
+	cp "$SEED/meta_data.json" var/lib/lab/
 	if [ -e usr/bin/cloud-init ]; then # it does the rest: its data source NoCloud
 		mkdir -p var/lib/cloud/seed/nocloud
 		cp "$SEED/meta-data" var/lib/cloud/seed/nocloud/

@@ -52,9 +52,9 @@ type part struct{ name, packaged, root string }
 
 // suites returns all suites. The packages hosts, machines and upgrade only have machines of Debian 12.
 func suites() []suite {
-	both := []string{"./lab/e2e/attach", "./lab/e2e/campaign", "./lab/e2e/elsewhere", "./lab/e2e/failure",
-		"./lab/e2e/grow", "./lab/e2e/loss", "./lab/e2e/release", "./lab/e2e/resize", "./lab/e2e/security",
-		"./lab/e2e/update"}
+	both := []string{"./lab/e2e/appliance", "./lab/e2e/attach", "./lab/e2e/attachtutorial", "./lab/e2e/campaign",
+		"./lab/e2e/elsewhere", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/loss", "./lab/e2e/release",
+		"./lab/e2e/resize", "./lab/e2e/security", "./lab/e2e/update"}
 	const full, large = generation.FullVariable + "=1", "EIFFEL_RELEASE_CHECK=1"
 	const newest = "EIFFEL_PROVIDER=" + tools.NewestProviderVersion
 	return []suite{

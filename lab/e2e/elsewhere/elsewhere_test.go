@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-var lab = existing.Lab{Elsewhere: true}
+var lab = existing.Lab{Kind: existing.Elsewhere}
 
 func TestMain(m *testing.M) {
 	if !generation.Full() { // the tests are skipped, so they need no lab

@@ -46,11 +46,24 @@ func encoded(text string) string { return base64.StdEncoding.EncodeToString([]by
 // Lab is a lab whose cluster is set up by a script.
 type Lab struct {
 	harness.Lab
-	// Elsewhere is a site with its own build of Slurm: the commands and slurm.conf are below Prefix, SlurmUser has
-	// another uid, the nodes are configless, and there is a backup slurmctld: see [Lab.HasBackup]. Otherwise Slurm is
-	// where Debian's packages put it.
-	Elsewhere bool
+	Kind Kind
+	// Machine makes the control host a machine, on which the tests follow docs/start/attach.md: nobody has logged in from
+	// there to the control node.
+	Machine bool
 }
+
+// Kind says how a site has set up Slurm.
+type Kind int
+
+const (
+	// Packages is a site where Slurm is where Debian's packages put it.
+	Packages Kind = iota
+	// Elsewhere is a site with its own build of Slurm: the commands and slurm.conf are below Prefix, SlurmUser has
+	// another uid, the nodes are configless, and there is a backup slurmctld: see [Lab.HasBackup].
+	Elsewhere
+	// Appliance is a site as StackHPC's appliance lays it out: see applianceConf.
+	Appliance
+)
 
 // Prefix is the folder of Slurm's own build.
 const Prefix = "/opt/slurm"
@@ -60,7 +73,7 @@ const uid = "981"
 
 // SlurmConf returns the path of slurm.conf.
 func (l *Lab) SlurmConf() string {
-	if l.Elsewhere {
+	if l.Kind == Elsewhere {
 		return Prefix + "/etc/slurm.conf"
 	}
 	return "/etc/slurm/slurm.conf"
@@ -82,12 +95,28 @@ func (l *Lab) Main(m *testing.M, bookworm, trixie Place) int {
 		Groups:     []cluster.NodeGroup{cluster.Group("cloud", "node", 0, 2)},
 		Partitions: []cluster.Partition{{Name: "burst", Groups: []string{"cloud"}}},
 	}
-	if l.Elsewhere {
+	if l.Kind == Elsewhere {
 		cfg.NodeEnviron = []string{
 			"SLURM_CONF=" + l.SlurmConf(), "PATH=" + Prefix + "/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		}
 	}
+	if l.Machine {
+		if err := onMachine(&cfg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return l.Lab.Main(m, cfg, nil)
+}
+
+// onMachine configures a lab whose machines, also its control host, have systemd.
+func onMachine(cfg *cluster.Config) error {
+	installed, err := tools.FindSystemd("../../..")
+	cfg.Systemd, cfg.Packages = installed.Systemd, installed.SystemdArchive
+	if onTrixie() {
+		cfg.Systemd, cfg.Packages = installed.Trixie, installed.TrixieArchive
+	}
+	return err
 }
 
 func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trixie }
@@ -95,11 +124,13 @@ func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trix
 // HasBackup reports whether slurm.conf names a backup slurmctld. It runs, but shares no StateSaveLocation with the
 // first one. Since Slurm 23.11 a reconfiguration starts slurmctld anew, which waits for the backup's answer. While the
 // backup waits for the heartbeat in StateSaveLocation it does not answer, so that `scontrol reconfigure` times out.
-func (l *Lab) HasBackup() bool { return l.Elsewhere && !onTrixie() }
+func (l *Lab) HasBackup() bool { return l.Kind == Elsewhere && !onTrixie() }
 
-// HasAccounting reports whether the site has slurmdbd, with an account of alice and its limits, and its own Prolog and
-// Epilog. Only then the nodes' Prolog writes PrologLog.
-func (l *Lab) HasAccounting() bool { return !l.Elsewhere && !onTrixie() && generation.Full() }
+// HasAccounting reports whether the site has slurmdbd, with an account of alice and its limits. With Packages it then
+// has its own Prolog and Epilog too, and the nodes' Prolog writes PrologLog.
+func (l *Lab) HasAccounting() bool {
+	return l.Kind != Elsewhere && !l.Machine && !onTrixie() && generation.Full()
+}
 
 // PrologLog is the file on each node to which Prolog and Epilog add a line for each job.
 const PrologLog = "/var/log/slurm/prolog.log"
@@ -219,10 +250,12 @@ const logs = "#!/bin/sh\necho \"$SLURM_JOB_ID\" >>" + PrologLog + "\n"
 
 // conf returns the slurm.conf.
 func (l *Lab) conf() string {
-	if l.HasAccounting() {
+	switch {
+	case l.Kind == Appliance:
+		return l.applianceConf()
+	case l.HasAccounting():
 		return strings.Replace(written, "KillWait=", accounted+"KillWait=", 1)
-	}
-	if !l.Elsewhere {
+	case l.Kind == Packages:
 		return written
 	}
 	hosts := "SlurmctldHost=ctl\n"
@@ -240,8 +273,8 @@ const install = `printf %s "$hosts" >>/etc/hosts
 echo "$key" | base64 -d >/etc/munge/munge.key
 chown munge:munge /etc/munge/munge.key
 chmod 0400 /etc/munge/munge.key
-mkdir -p "$etc/site" /var/log/slurm /var/spool/slurm-state /var/spool/slurmd.site
-chown slurm: /var/log/slurm /var/spool/slurm-state
+mkdir -p "$etc/site" /var/log/slurm "$state" "$spool"
+chown slurm: /var/log/slurm "$state"
 echo "$conf" | base64 -d >"$etc/slurm.conf"
 cat >"$etc/$nodes" <<END
 nodename = static1 NodeAddr=$static State=UNKNOWN
@@ -291,26 +324,35 @@ func (l *Lab) JoinByImage(t *testing.T, name string) (repair func()) {
 			hosts += fmt.Sprintf("%s %s\n", s.Addresses[0], name)
 		}
 	}
-	layer := filepath.Join(l.Dir, "images", cluster.ImageID(name))
-	err := l.addToImage(name, map[string]string{
-		"etc/join/hosts": hosts, "etc/join/key": mungeKey, "etc/init.d/join": join, "etc/join/broken": "",
-		"etc/init.d/.depend.start": "TARGETS = ssh join\nINTERACTIVE =\n", // startpar(8) starts no others
+	l.runAtBoot(t, name, "join", join, map[string]string{
+		"etc/join/hosts": hosts, "etc/join/key": mungeKey, "etc/join/broken": "",
 	})
-	if err != nil {
+	return func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(l.layer(name), "etc", "join", "broken")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// layer returns the folder of an image's own files.
+func (l *Lab) layer(name string) string { return filepath.Join(l.Dir, "images", cluster.ImageID(name)) }
+
+// runAtBoot makes the machines of an image run a program at boot, and gives them more files. No machine of the image
+// may exist.
+func (l *Lab) runAtBoot(t *testing.T, name, program, script string, files map[string]string) {
+	t.Helper()
+	files["etc/init.d/"+program] = script
+	files["etc/init.d/.depend.start"] = "TARGETS = ssh " + program + "\nINTERACTIVE =\n" // startpar(8) starts no others
+	if err := l.addToImage(name, files); err != nil {
 		t.Fatal(err)
 	}
 	for _, level := range []string{"2", "3", "4", "5"} {
-		link := filepath.Join(layer, "etc", "rc"+level+".d", "S99join")
+		link := filepath.Join(l.layer(name), "etc", "rc"+level+".d", "S99"+program)
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink("../init.d/join", link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return func() {
-		t.Helper()
-		if err := os.Remove(filepath.Join(layer, "etc", "join", "broken")); err != nil {
+		if err := os.Symlink("../init.d/"+program, link); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -320,7 +362,12 @@ func (l *Lab) JoinByImage(t *testing.T, name string) (repair func()) {
 func (l *Lab) setUp(ctx context.Context) error {
 	names := []string{cluster.ControlNodeName, Static}
 	start := map[string]string{cluster.ControlNodeName: "service slurmctld restart", Static: "service slurmd restart"}
-	if l.Elsewhere {
+	switch l.Kind {
+	case Packages:
+	case Appliance:
+		start[cluster.ControlNodeName] = applianceShare + start[cluster.ControlNodeName]
+		start[Static] = applianceNode
+	case Elsewhere:
 		ctld := "echo 'SLURMCTLD_OPTIONS=\"-f " + l.SlurmConf() + "\"' >/etc/default/slurmctld\n" +
 			"service slurmctld restart"
 		start = map[string]string{cluster.ControlNodeName: ctld,
@@ -332,7 +379,11 @@ func (l *Lab) setUp(ctx context.Context) error {
 	}
 	if l.HasAccounting() {
 		start[cluster.ControlNodeName] = account + start[cluster.ControlNodeName]
-		if err := errors.Join(l.ownFiles(), l.addPackages()); err != nil {
+		err := l.addPackages()
+		if l.Kind == Packages {
+			err = errors.Join(err, l.ownFiles())
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -351,12 +402,15 @@ func (l *Lab) setUp(ctx context.Context) error {
 	}
 	d := l.Declaration
 	d.ControlNode = cluster.ControlNode{Existing: addresses[0]}
-	if l.Elsewhere {
+	if l.Kind == Elsewhere {
 		d.ControlNode.SlurmConf = l.SlurmConf()
 	}
 	d.Slurm.Extra = nil
 	if err := l.Declare(d); err != nil {
 		return err
+	}
+	if l.Machine {
+		return nil
 	}
 	out, err := l.OnControlHost(ctx, l.Site, "ssh", "-o", "StrictHostKeyChecking=accept-new",
 		"debian@"+addresses[0], "true").CombinedOutput()
@@ -368,11 +422,16 @@ func (l *Lab) setUp(ctx context.Context) error {
 
 func (l *Lab) install(ctx context.Context, node, hosts, static, start string) error {
 	plugin, before, nodes := "cgroup/v1", "", "site/nodes.conf" // no cgroup file system is there
+	state, spool := "/var/spool/slurm-state", "/var/spool/slurmd.site"
 	if onTrixie() {
 		plugin = "disabled"
 	}
-	if l.Elsewhere {
+	switch l.Kind {
+	case Packages:
+	case Elsewhere:
 		before, nodes = own, "nodes.conf"
+	case Appliance:
+		state, spool = applianceState, applianceSpool
 	}
 	for ctx.Err() == nil {
 		if l.Command(node, "test", "-e", "/run/sshd.pid").Run() == nil {
@@ -380,8 +439,8 @@ func (l *Lab) install(ctx context.Context, node, hosts, static, start string) er
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	out, err := l.Command(node, "env", "logs="+logs, "hosts="+hosts, "static="+static, "plugin="+plugin, "nodes="+nodes,
-		"key="+mungeKey, "conf="+encoded(l.conf()), "etc="+path.Dir(l.SlurmConf()),
+	out, err := l.Command(node, "env", "logs="+logs, "state="+state, "spool="+spool, "hosts="+hosts, "static="+static,
+		"plugin="+plugin, "nodes="+nodes, "key="+mungeKey, "conf="+encoded(l.conf()), "etc="+path.Dir(l.SlurmConf()),
 		"sh", "-ec", before+install+start).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("set up %s: %w\n%s", node, err, out)
@@ -416,7 +475,7 @@ func (l *Lab) addPackages() error {
 // addToImage adds files to an image of the lab. No machine of the image may exist.
 func (l *Lab) addToImage(name string, files map[string]string) error {
 	for file, text := range files {
-		path := filepath.Join(l.Dir, "images", cluster.ImageID(name), file)
+		path := filepath.Join(l.layer(name), file)
 		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755))
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ func (l *Lab) Main(m *testing.M, of Generation) (code int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	l.Deploy = func(ctx context.Context) error { return l.FollowTutorial(ctx, "Deploy") }
+	l.Deploy = func(ctx context.Context) error { return l.Follow(ctx, cluster.Tutorial, "Deploy") }
 	return l.Lab.Main(m, cluster.Config{
 		Name: of.name, Gateway: netip.MustParsePrefix(of.gateway),
 		Systemd: of.base(installed), Packages: of.packages(installed),

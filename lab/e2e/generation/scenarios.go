@@ -280,7 +280,7 @@ func (l *Lab) slurmConforms(t *testing.T) { l.ConformSlurm(t, "node02") }
 func (l *Lab) tutorial(t *testing.T) {
 	for _, section := range []string{"Run a job", "Reimage a node", "Destroy the cluster"} {
 		before, _ := l.Server("node01")
-		if err := l.FollowTutorial(t.Context(), section); err != nil {
+		if err := l.Follow(t.Context(), cluster.Tutorial, section); err != nil {
 			t.Fatal(err)
 		}
 		after, found := l.Server("node01")
