@@ -23,7 +23,7 @@ func (d *Driver) repair() (restored bool, err error) {
 		return false, nil
 	}
 	if d.cfg.ReadOnly && isLocked(file) {
-		return false, fmt.Errorf("Terraform is writing %s: try again in a moment", file)
+		return false, fmt.Errorf("%s is being written by Terraform: try again in a moment", file)
 	}
 	cut := fmt.Errorf("the last write of %s was cut off: Terraform was killed, or the disk was full", file)
 	if d.cfg.ReadOnly {

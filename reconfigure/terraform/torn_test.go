@@ -71,7 +71,7 @@ func TestAStateThatWasCutOffIsRestored(t *testing.T) {
 		wantError(t, name+": a reader", err, "The next worker restores it from "+file+".backup")
 		release := locks(t, file)
 		_, err = c.open().Instances(t.Context())
-		wantError(t, name+": a reader during a write", err, "Terraform is writing "+file)
+		wantError(t, name+": a reader during a write", err, file+" is being written by Terraform")
 		c.cfg.ReadOnly = false
 		_, err = c.open().Instances(t.Context())
 		wantError(t, name+": Terraform still has the lock", err, "another process has locked it")
