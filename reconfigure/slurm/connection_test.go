@@ -278,8 +278,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	check(t, err)
 	dir, err := sockets.New()
 	check(t, err)
-	first := &firstWrite{happened: make(chan struct{})}
-	master := newConnection(h.ssh(), run).masterCommand(filepath.Join(dir.Path, "s"), in, first)
+	master := newConnection(h.ssh(), run).masterCommand(filepath.Join(dir.Path, "s"), in)
 	check(t, input.Close())
 	if err := run(t.Context(), master); err != nil {
 		t.Error(err)
