@@ -71,8 +71,8 @@ def allowed(argv, commands):
 
 
 def hold():
-    """Keeps the connection open until the input ends."""
-    os.write(1, b"\n")  # older versions of reconfigure wait for it
+    """Tells the caller that the connection works, and keeps it open until the input ends."""
+    os.write(1, b"\n")
     while os.read(0, 4096):
         pass
 

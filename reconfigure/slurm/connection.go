@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
@@ -125,19 +126,22 @@ func (c *connection) start(ctx context.Context) (*master, error) {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	socket := filepath.Join(dir.Path, "s")
 	m := &master{socket: strings.ReplaceAll(socket, "%", "%%"), ended: make(chan struct{}), end: end}
+	first := &firstWrite{happened: make(chan struct{})}
 	go func() {
 		defer close(m.ended)
 		// The error is not needed: the calls notice that there is no connection.
-		_ = c.run(running, c.masterCommand(m.socket, in))
+		_ = c.run(running, c.masterCommand(m.socket, in, first))
 		end()
 		_, _, _ = in.Close(), input.Close(), dir.Remove()
 	}()
-	// ssh makes the socket after the login, while the command begins.
+	// ssh makes the socket after the login, before the command begins, whose line comes later.
 	for {
 		if _, err := os.Lstat(socket); err == nil {
 			return m, nil
 		}
 		select {
+		case <-first.happened:
+			return m, nil
 		case <-m.ended:
 			return nil, errors.New("the connection could not be made")
 		case <-ctx.Done():
@@ -153,14 +157,14 @@ func (c *connection) start(ctx context.Context) (*master, error) {
 const socketPause = 5 * time.Millisecond
 
 // masterCommand returns a command that ends within 15 s if the other end stops to answer, so that no call waits long.
-func (c *connection) masterCommand(socket string, in *os.File) process.Cmd {
+func (c *connection) masterCommand(socket string, in *os.File, out *firstWrite) process.Cmd {
 	options := []string{
 		"-S", socket, "-o", "ControlMaster=yes", "-o", "ControlPersist=no",
 		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
 	}
-	const hold = "hold" // this command waits for the end of its input
+	const hold = "hold" // this command prints a line, then waits for the end of its input
 	return process.Cmd{
-		Path: c.ssh[0], Args: append(append(options, c.ssh[1:]...), hold), Stdin: in, Grace: time.Second,
+		Path: c.ssh[0], Args: append(append(options, c.ssh[1:]...), hold), Stdin: in, Stdout: out, Grace: time.Second,
 	}
 }
 
@@ -177,4 +181,15 @@ func (m *master) over() bool {
 func brokenConnection(err error) bool {
 	failed, ok := errors.AsType[*process.Error](err)
 	return ok && failed.Code == sshFailed
+}
+
+// firstWrite is a writer that closes a channel at the first write.
+type firstWrite struct {
+	once     sync.Once
+	happened chan struct{}
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.once.Do(func() { close(f.happened) })
+	return len(p), nil
 }

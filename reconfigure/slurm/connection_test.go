@@ -278,7 +278,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	check(t, err)
 	dir, err := sockets.New()
 	check(t, err)
-	master := newConnection(h.ssh(), run).masterCommand(filepath.Join(dir.Path, "s"), in)
+	first := &firstWrite{happened: make(chan struct{})}
+	master := newConnection(h.ssh(), run).masterCommand(filepath.Join(dir.Path, "s"), in, first)
 	check(t, input.Close())
 	if err := run(t.Context(), master); err != nil {
 		t.Error(err)

@@ -28,6 +28,13 @@ func TestAttachAndDetach(t *testing.T) {
 		t.Errorf("the second attachment starts slurmctld anew: %s, then %s", slurmctld, again)
 	}
 	lab.AssertUnchanged(t, cluster.ControlNodeName, attached, "after the second attachment")
+	// After an upgrade of eiffel, the programs on the control node are those of the version before.
+	lab.OnControl(t, "sh", "-c", "echo '# of another version' >>/etc/slurm/eiffel/bin/resume.sh")
+	lab.Do(t, "attach")
+	lab.AssertUnchanged(t, cluster.ControlNodeName, attached, "after an upgrade")
+	if again := lab.OnControl(t, "pgrep", "-x", "slurmctld"); again != slurmctld {
+		t.Errorf("an upgrade starts slurmctld anew: %s, then %s", slurmctld, again)
+	}
 	lab.AssertRunning(t, own)
 	for _, command := range [][]string{{"enlarge", "cloud", "--to", "1"}, {"resize"}, {"image", "create", "node01"}} {
 		if out, code := lab.Call(t, command...); code != 2 || !strings.Contains(out, "control_node.existing") {
