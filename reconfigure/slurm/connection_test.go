@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,7 +30,8 @@ type host struct {
 	port     string
 	key      string // file of the user's private key
 	server   *ssh.ServerConfig
-	sessions int // maximum number of connections
+	sessions int  // maximum number of connections
+	silent   bool // the command that holds a connection prints nothing
 
 	lock   sync.Mutex
 	conns  map[net.Conn]bool
@@ -127,10 +129,14 @@ func (h *host) session(ctx context.Context, session ssh.Channel, requests <-chan
 		}
 		var exe struct{ Command string }
 		_ = ssh.Unmarshal(request.Payload, &exe)
+		var out io.Writer = session
+		if h.silent && exe.Command == "hold" {
+			out = io.Discard
+		}
 		err := process.Run(ctx, process.Cmd{
 			Path: "/bin/sh", Args: []string{"-c", forced(h.t), "sh", exe.Command},
 			Env:   []string{"PATH=" + h.dir + ":/usr/bin:/bin"},
-			Stdin: session, Stdout: session, Stderr: session.Stderr(),
+			Stdin: session, Stdout: out, Stderr: session.Stderr(),
 		})
 		status := struct{ Code uint32 }{}
 		if failed, ok := errors.AsType[*process.Error](err); ok {
@@ -186,6 +192,14 @@ func TestOneLoginServesAllCalls(t *testing.T) {
 	if most := h.most.Load(); most < 3 || most > 9 {
 		t.Errorf("%d sessions at once", most)
 	}
+}
+
+// A call need not wait until the command that holds the connection has started Python.
+func TestAConnectionIsUsedAsSoonAsItExists(t *testing.T) {
+	h := newHost(t, later(t))
+	h.silent = true
+	h.wantStates(h.client(true, h.ssh()...))
+	h.wantLogins(1)
 }
 
 func TestWithoutAKeptConnectionACallIsOneLogin(t *testing.T) {
