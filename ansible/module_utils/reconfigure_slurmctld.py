@@ -82,6 +82,8 @@ class Slurmctld:
     def replaced(self, since):
         """Waits until another slurmctld runs than the one of that time. Since 23.11 `scontrol reconfigure` starts another one, which looks up each node name without an address for ten
         seconds. It answers after that, and scontrol gives up after MessageTimeout, ten seconds by default."""
+        if not since:
+            return False
         began = time.monotonic()
         while self.since() in ("", since):
             if time.monotonic() - began > 300:

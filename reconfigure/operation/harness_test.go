@@ -59,9 +59,15 @@ func test(t *testing.T, do func(*lab)) {
 // empty does the same in a world in which nothing is deployed.
 func empty(t *testing.T, do func(*lab)) {
 	t.Helper()
+	emptyOf(t, declared(), do)
+}
+
+// emptyOf does the same for a cluster.
+func emptyOf(t *testing.T, cluster reconfigure.Cluster, do func(*lab)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := simulate.NewWorld(declared())
-		l := &lab{T: t, World: w, cluster: declared(), deps: w.Deps()}
+		w := simulate.NewWorld(cluster)
+		l := &lab{T: t, World: w, cluster: cluster, deps: w.Deps()}
 		l.ctx, l.end = context.WithCancelCause(t.Context())
 		do(l)
 		l.end(nil)

@@ -276,14 +276,15 @@ func (o *Operator) booting() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// othersBoot reports whether a node still boots whose round has nodes that wait for the playbooks. It is also true for a
-// round that concerns every node, since one run must have all of its nodes.
+// othersBoot reports whether a node still boots whose round has nodes that wait for the playbooks. It is also true for
+// a round that concerns every node, since one run must have all of its nodes.
 func (o *Operator) othersBoot() bool {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	waits := map[*round]bool{}
 	for _, op := range o.underWay {
-		waits[op.round] = waits[op.round] || op.progress.get().open
+		is := op.progress.get()
+		waits[op.round] = waits[op.round] || is.open && is.waiting
 	}
 	for _, op := range o.underWay {
 		if waits[op.round] && (op.moving() || op.round.barrier != nil) {

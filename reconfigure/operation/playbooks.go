@@ -148,9 +148,9 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, outcome]) {
 		func(node string, seen reconfigure.Configured, err error) {
 			if c := of[node]; c != nil {
 				c.Finish(outcome{seen, from, sums[node]}, err)
-			}
-			if full && done.Add(1) == mostInRun/2 {
-				r.Yield() // so that the forks are in use
+				if full && done.Add(1) == mostInRun/2 {
+					r.Yield() // so that the forks are in use
+				}
 			}
 			moves()
 		})

@@ -1,10 +1,10 @@
 package operation_test
 
 import (
-	"context"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -121,16 +121,11 @@ func TestAConfiguredNodeGetsTheAddressesOfNewOnes(t *testing.T) {
 // large does what test does, in a world with up to 250 nodes.
 func large(t *testing.T, do func(*lab)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := declared()
-		c.Groups[0].Width, c.Groups[0].Max = 3, 250
-		w := simulate.NewWorld(c)
-		l := &lab{T: t, World: w, cluster: c, deps: w.Deps()}
-		l.ctx, l.end = context.WithCancelCause(t.Context())
+	c := declared()
+	c.Groups[0].Width, c.Groups[0].Max = 3, 250
+	emptyOf(t, c, func(l *lab) {
 		l.Have("ctl", "p001", "p002")
 		do(l)
-		l.end(nil)
-		l.running.Wait()
 	})
 }
 
@@ -157,8 +152,8 @@ func (l *lab) runs() (runs []nodeset.NodeSet) {
 	return runs
 }
 
-// Ansible's CPU time for a node grows with the nodes in a run. But a run for every node has all of them, since it may
-// stop slurmctld.
+// With more nodes than forks, Ansible takes a core to wait for a fork. But a run for every node has all of them, since
+// it may stop slurmctld.
 func TestManyNodesAreConfiguredInSeveralRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		everywhere bool
@@ -181,6 +176,40 @@ func TestManyNodesAreConfiguredInSeveralRuns(t *testing.T) {
 				l.want("runs", tc.want, sizes)
 			})
 		})
+	}
+}
+
+func TestARunHasAsManyNodesAsAnsibleHasForks(t *testing.T) {
+	cfg, err := os.ReadFile("../../ansible/ansible.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	large(t, func(l *lab) {
+		l.wantsMany("p[003-250]")
+		l.start().wantDone()
+		if forks := fmt.Sprintf("\nforks = %d\n", l.runs()[0].Len()); !strings.Contains(string(cfg), forks) {
+			l.Errorf("ansible.cfg has no %q", forks)
+		}
+	})
+}
+
+// One plan's node that still boots does not delay a node of another plan.
+func TestThePlaybooksDoNotWaitForNodesOfOtherPlans(t *testing.T) {
+	up := func(boot time.Duration) (after time.Duration) {
+		test(t, func(l *lab) {
+			l.PowersUp("p3", "p4", "p5")
+			l.Takes(simulate.Booting, boot, "p3")
+			l.Takes(simulate.Registering, time.Minute, "p4")
+			l.wants(reconfigure.Create, "p3", "p4")
+			first, second := l.also(20*time.Second, reconfigure.Create, "p5")
+			first.wantDone()
+			second.wantDone()
+			after = second.up("p5")
+		})
+		return after
+	}
+	if without, with := up(time.Second), up(time.Minute); with > without {
+		t.Errorf("it is up after %s, and without the other one after %s", with, without)
 	}
 }
 

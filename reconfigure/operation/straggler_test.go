@@ -124,7 +124,8 @@ var stragglers = map[string]func(l *lab){
 	},
 }
 
-// The others come up as without the straggler, but for the moment in which the playbooks wait for it, and the next request is carried out soon.
+// The others come up as without the straggler, but for the moment in which the playbooks wait for it, and the next
+// request is carried out soon.
 func TestStragglerDelaysNoOtherNode(t *testing.T) {
 	const first, next, second = "p4", 20 * time.Second, "p6"
 	run := func(l *lab, straggle func(l *lab)) (ups [2]time.Duration, ended map[string]reconfigure.Verdict) {

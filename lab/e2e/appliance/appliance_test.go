@@ -17,10 +17,7 @@ import (
 var lab = existing.Lab{Kind: existing.Appliance}
 
 func TestMain(m *testing.M) {
-	if !generation.Full() { // the tests are skipped, so they need no lab
-		os.Exit(m.Run())
-	}
-	os.Exit(lab.Main(m, existing.Place{Name: "appliance", Gateway: "10.88.0.1/24"},
+	os.Exit(lab.FullMain(m, existing.Place{Name: "appliance", Gateway: "10.88.0.1/24"},
 		existing.Place{Name: "appliance13", Gateway: "10.89.0.1/24"}))
 }
 
@@ -59,8 +56,6 @@ func TestTheAppliance(t *testing.T) {
 	lab.AwaitJob(t, again, "COMPLETED")
 	lab.AwaitQuiet(t)
 
-	lab.Do(t, "destroy", "--yes")
-	lab.Do(t, "detach")
-	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
+	lab.DestroyAndDetach(t, before)
 	lab.EndOwnJob(t, own)
 }

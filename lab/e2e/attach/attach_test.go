@@ -23,18 +23,18 @@ func TestAttachAndDetach(t *testing.T) {
 	t.Log(lab.Do(t, "attach"))
 	slurmctld := lab.OnControl(t, "pgrep", "-x", "slurmctld")
 	attached := lab.Sums(t, cluster.ControlNodeName)
-	lab.Do(t, "attach")
-	if again := lab.OnControl(t, "pgrep", "-x", "slurmctld"); again != slurmctld {
-		t.Errorf("the second attachment starts slurmctld anew: %s, then %s", slurmctld, again)
+	again := func(when string) {
+		t.Helper()
+		lab.Do(t, "attach")
+		if now := lab.OnControl(t, "pgrep", "-x", "slurmctld"); now != slurmctld {
+			t.Errorf("%s slurmctld was started anew: %s, then %s", when, slurmctld, now)
+		}
+		lab.AssertUnchanged(t, cluster.ControlNodeName, attached, when)
 	}
-	lab.AssertUnchanged(t, cluster.ControlNodeName, attached, "after the second attachment")
-	// After an upgrade of eiffel, the programs on the control node are those of the version before.
+	again("after the second attachment")
+	// The programs on the control node are those of the version before.
 	lab.OnControl(t, "sh", "-c", "echo '# of another version' >>/etc/slurm/eiffel/bin/resume.sh")
-	lab.Do(t, "attach")
-	lab.AssertUnchanged(t, cluster.ControlNodeName, attached, "after an upgrade")
-	if again := lab.OnControl(t, "pgrep", "-x", "slurmctld"); again != slurmctld {
-		t.Errorf("an upgrade starts slurmctld anew: %s, then %s", slurmctld, again)
-	}
+	again("after an upgrade")
 	lab.AssertRunning(t, own)
 	for _, command := range [][]string{{"enlarge", "cloud", "--to", "1"}, {"resize"}, {"image", "create", "node01"}} {
 		if out, code := lab.Call(t, command...); code != 2 || !strings.Contains(out, "control_node.existing") {

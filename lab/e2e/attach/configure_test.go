@@ -70,7 +70,5 @@ func TestACommandOfTheSiteConfiguresTheNodes(t *testing.T) {
 	})
 	lab.Reimage(t, "node01", job, "node01")
 	lab.AwaitQuiet(t)
-	lab.Do(t, "destroy", "--yes")
-	lab.Do(t, "detach")
-	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
+	lab.DestroyAndDetach(t, before)
 }

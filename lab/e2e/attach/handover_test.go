@@ -50,8 +50,6 @@ func TestAnotherResumeProgram(t *testing.T) {
 	job := lab.Job(t, "--partition=burst", "--wrap=true")
 	lab.AwaitJob(t, job, "COMPLETED")
 	lab.AwaitQuiet(t)
-	lab.Do(t, "destroy", "--yes")
-	lab.Do(t, "detach")
-	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
+	lab.DestroyAndDetach(t, before)
 	lab.EndOwnJob(t, own)
 }

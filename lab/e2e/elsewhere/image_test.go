@@ -39,7 +39,5 @@ func TestNodesThatTheirImageConfigures(t *testing.T) {
 	lab.Reimage(t, "node02", two, "node01")
 	lab.AssertNeverRestarted(t, two)
 	lab.AwaitQuiet(t)
-	lab.Do(t, "destroy", "--yes")
-	lab.Do(t, "detach")
-	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
+	lab.DestroyAndDetach(t, before)
 }

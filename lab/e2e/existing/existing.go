@@ -101,7 +101,11 @@ func (l *Lab) Main(m *testing.M, bookworm, trixie Place) int {
 		}
 	}
 	if l.Machine {
-		if err := onMachine(&cfg); err != nil {
+		release := generation.Bookworm()
+		if onTrixie() {
+			release = generation.Trixie()
+		}
+		if err := release.Boots(&cfg); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -109,14 +113,13 @@ func (l *Lab) Main(m *testing.M, bookworm, trixie Place) int {
 	return l.Lab.Main(m, cfg, nil)
 }
 
-// onMachine configures a lab whose machines, also its control host, have systemd.
-func onMachine(cfg *cluster.Config) error {
-	installed, err := tools.FindSystemd("../../..")
-	cfg.Systemd, cfg.Packages = installed.Systemd, installed.SystemdArchive
-	if onTrixie() {
-		cfg.Systemd, cfg.Packages = installed.Trixie, installed.TrixieArchive
+// FullMain does what Main does for a package all of whose tests are for `make matrix`. Otherwise they are skipped, and
+// need no lab.
+func (l *Lab) FullMain(m *testing.M, bookworm, trixie Place) int {
+	if !generation.Full() {
+		return m.Run()
 	}
-	return err
+	return l.Main(m, bookworm, trixie)
 }
 
 func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trixie }
@@ -150,6 +153,15 @@ func (l *Lab) AssertUnchanged(t *testing.T, node, before, when string) {
 	if diff := cmp.Diff(before, l.Sums(t, node)); diff != "" {
 		t.Errorf("%s, files on %s differ (-before +after):\n%s", when, node, diff)
 	}
+}
+
+// DestroyAndDetach removes the nodes and the attachment, and checks that the files of the control node are those of
+// earlier Sums.
+func (l *Lab) DestroyAndDetach(t *testing.T, before string) {
+	t.Helper()
+	l.Do(t, "destroy", "--yes")
+	l.Do(t, "detach")
+	l.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
 }
 
 // StartOwnJob starts a job on the site's own node, and returns its id.

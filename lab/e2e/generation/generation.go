@@ -62,6 +62,13 @@ func Trixie() Generation {
 	}
 }
 
+// Boots gives the machines of a lab the release, with systemd. Its control host is one of them.
+func (g Generation) Boots(cfg *cluster.Config) error {
+	installed, err := tools.FindSystemd("../../..")
+	cfg.Systemd, cfg.Packages = g.base(installed), g.packages(installed)
+	return err
+}
+
 // fromController has slurmctld, not the node's slurmd, run RebootProgram.
 const fromController = "reboot_from_controller"
 
@@ -74,17 +81,16 @@ type Lab struct {
 // Main deploys the lab from its control host, runs the tests and returns the exit code.
 func (l *Lab) Main(m *testing.M, of Generation) (code int) {
 	l.of = of
-	installed, err := tools.FindSystemd("../../..")
-	if err != nil {
+	l.Deploy = func(ctx context.Context) error { return l.Follow(ctx, cluster.Tutorial, "Deploy") }
+	cfg := cluster.Config{
+		Name: of.name, Gateway: netip.MustParsePrefix(of.gateway),
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
+	}
+	if err := of.Boots(&cfg); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	l.Deploy = func(ctx context.Context) error { return l.Follow(ctx, cluster.Tutorial, "Deploy") }
-	return l.Lab.Main(m, cluster.Config{
-		Name: of.name, Gateway: netip.MustParsePrefix(of.gateway),
-		Systemd: of.base(installed), Packages: of.packages(installed),
-		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
-	}, func(d *cluster.Declaration) {
+	return l.Lab.Main(m, cfg, func(d *cluster.Declaration) {
 		d.Slurm.Launch = "at_once"
 		d.Slurm.ControllerParameters = append(slices.Clone(d.Slurm.ControllerParameters), of.parameters...)
 	})
