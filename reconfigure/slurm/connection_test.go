@@ -30,13 +30,13 @@ type host struct {
 	port     string
 	key      string // file of the user's private key
 	server   *ssh.ServerConfig
-	sessions int  // maximum number of connections
-	silent   bool // the command that holds a connection prints nothing
+	sessions int // maximum number of connections
 
 	lock   sync.Mutex
 	conns  map[net.Conn]bool
 	logins atomic.Int32
 	most   atomic.Int32 // sessions at once on one connection
+	silent atomic.Bool  // the command that holds a connection prints nothing
 }
 
 func newHost(t *testing.T, s tools) *host {
@@ -130,7 +130,7 @@ func (h *host) session(ctx context.Context, session ssh.Channel, requests <-chan
 		var exe struct{ Command string }
 		_ = ssh.Unmarshal(request.Payload, &exe)
 		var out io.Writer = session
-		if h.silent && exe.Command == "hold" {
+		if h.silent.Load() && exe.Command == "hold" {
 			out = io.Discard
 		}
 		err := process.Run(ctx, process.Cmd{
@@ -197,7 +197,7 @@ func TestOneLoginServesAllCalls(t *testing.T) {
 // A call need not wait until the command that holds the connection has started Python.
 func TestAConnectionIsUsedAsSoonAsItExists(t *testing.T) {
 	h := newHost(t, later(t))
-	h.silent = true
+	h.silent.Store(true)
 	h.wantStates(h.client(true, h.ssh()...))
 	h.wantLogins(1)
 }
