@@ -64,8 +64,16 @@ type ExistingControl struct {
 	CIDRs []string
 	// ByImage reports whether the image of a node configures it.
 	ByImage bool
-	// Command is the command of the site that configures nodes. Without it and ByImage, the playbooks do.
+	// Playbook is the path of the site's playbook that configures nodes, relative to the cluster directory.
+	Playbook string
+	// Command is the command of the site that configures nodes.
 	Command []string
+}
+
+// ConfiguredBySite reports whether the site configures the nodes, and not the playbooks of reconfigure: by one of
+// ByImage, Playbook and Command.
+func (c ExistingControl) ConfiguredBySite() bool {
+	return c.ByImage || c.Playbook != "" || len(c.Command) > 0
 }
 
 // Path returns the folders of Slurm's programs there, as a value of PATH. Slurm's own build installs the programs and

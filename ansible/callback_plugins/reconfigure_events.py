@@ -64,6 +64,12 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_unreachable(self, result):
         self._failure("unreachable", result, bool(result._task.ignore_unreachable))
 
+    def v2_playbook_on_stats(self, stats):
+        for host in sorted(stats.processed):
+            ended = stats.summarize(host)
+            if ended["failures"] or ended["unreachable"]:
+                self._write(event="left", host=host)
+
     def _failure(self, event, result, ignored):
         task = result._task.get_name(include_role_fqcn=False).strip()
         self._write(

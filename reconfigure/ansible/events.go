@@ -47,6 +47,7 @@ const (
 	eventDone        = "done"        // the last task of a host succeeded
 	eventFailed      = "failed"      // a task failed on a host, which leaves the run unless the failure is ignored
 	eventUnreachable = "unreachable" // likewise
+	eventLeft        = "left"        // after the last play: the host has left the run with a failure
 )
 
 // failure returns the error of a failure event, with the output of its task.

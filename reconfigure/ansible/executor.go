@@ -28,6 +28,7 @@ type executor struct {
 	scratch  scratch
 	playbook string
 	limit    string // a pattern of hosts; empty: all
+	ofSite   bool   // the playbook is the site's: no ansible.cfg, roles and variables are ours
 }
 
 var _ execute.Executor = executor{}
@@ -41,21 +42,22 @@ func (e executor) Execute(ctx context.Context) error {
 }
 
 func (e executor) command() (process.Cmd, error) {
+	options := &playbook.AnsiblePlaybookOptions{Inventory: e.scratch.inventory(), Limit: e.limit}
+	dir := filepath.Join(e.program(), "ansible")
+	if e.ofSite {
+		dir = filepath.Dir(e.playbook)
+	} else {
+		options.ExtraVarsFile = []string{"@" + e.scratch.vars()}
+	}
 	argv, err := playbook.NewAnsiblePlaybookCmd(
-		playbook.WithBinary(e.Binary),
-		playbook.WithPlaybooks(e.playbook),
-		playbook.WithPlaybookOptions(&playbook.AnsiblePlaybookOptions{
-			Inventory:     e.scratch.inventory(),
-			Limit:         e.limit,
-			ExtraVarsFile: []string{"@" + e.scratch.vars()},
-		}),
+		playbook.WithBinary(e.Binary), playbook.WithPlaybooks(e.playbook), playbook.WithPlaybookOptions(options),
 	).Command()
 	if err != nil {
 		return process.Cmd{}, fmt.Errorf("build Ansible's command line: %w", err)
 	}
 	log := &shared{Writer: e.Log}
 	return process.Cmd{
-		Path: argv[0], Args: argv[1:], Dir: filepath.Join(e.program(), "ansible"), Env: e.environment(),
+		Path: argv[0], Args: argv[1:], Dir: dir, Env: e.environment(),
 		Stdout: log, Stderr: log, Grace: grace,
 	}, nil
 }
@@ -68,14 +70,21 @@ func (e executor) environment() []string {
 			env = append(env, entry)
 		}
 	}
-	if e.Program != "" {
+	switch {
+	case e.ofSite:
+		// These two take precedence over ansible.cfg, which the site may have beside the playbook.
+		env = append(env, "ANSIBLE_CALLBACKS_ENABLED=reconfigure_events",
+			"ANSIBLE_CALLBACK_PLUGINS="+filepath.Join(e.program(), "ansible", "callback_plugins"))
+	case e.Program != "":
 		// The playbooks' own roles come first. The empty roles, in whose place a site may have others, come last.
 		env = append(env, "ANSIBLE_ROLES_PATH="+filepath.Join(e.Dir, "ansible", "roles")+":"+
 			filepath.Join(e.Program, "ansible", "empty_roles"))
 	}
+	if !e.ofSite {
+		env = append(env, "ANSIBLE_CONFIG="+filepath.Join(e.program(), "ansible", "ansible.cfg"))
+	}
 	return append(env,
 		"LC_ALL=C.UTF-8", // Ansible needs a UTF-8 locale to start
-		"ANSIBLE_CONFIG="+filepath.Join(e.program(), "ansible", "ansible.cfg"),
 		"ANSIBLE_HOME="+e.scratch.home,
 		"ANSIBLE_LOCAL_TEMP="+e.scratch.dir,
 		"ANSIBLE_SSH_CONTROL_PATH_DIR="+e.scratch.sockets.Path,

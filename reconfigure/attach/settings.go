@@ -99,7 +99,7 @@ func (w *writer) parameters() []string {
 	if w.Cluster.DNS {
 		words = append(words, "cloud_dns")
 	}
-	if c := w.Cluster.Control.Existing; (c.ByImage || len(c.Command) > 0) &&
+	if w.Cluster.Control.Existing.ConfiguredBySite() &&
 		!slices.Contains(w.Cluster.Slurm.Parameters, fromController) {
 		words = append(words, fromController)
 	}

@@ -80,10 +80,13 @@ func Detach(ctx context.Context, a *site.Adapters) (p attach.Plan, err error) {
 		}
 		return err
 	}
-	if err := plan(ctx); err != nil { // also while a worker acts
+	if err := plan(ctx); errors.Is(err, ErrRefused) { // also while a worker acts
 		return p, err
 	}
 	return p, leased(ctx, a, func(ctx context.Context) error {
+		if err := repair(ctx, a); err != nil {
+			return err
+		}
 		if err := plan(ctx); err != nil {
 			return err
 		}

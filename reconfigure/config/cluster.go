@@ -75,6 +75,8 @@ func (c control) node() reconfigure.Control {
 		case len(way) == 0 || slices.Equal(way, []string{byPlaybooks}):
 		case slices.Equal(way, []string{byImage}):
 			node.Existing.ByImage = true
+		case isPlaybook(way[0]):
+			node.Existing.Playbook = way[0]
 		default:
 			node.Existing.Command = way
 		}

@@ -26,6 +26,7 @@ func (d *declaration) complete(r *report, dir string) {
 	} else {
 		instead(&d.control.user, d.loginUser, d.loginUser.is)
 		instead(&d.control.slurmConf, d.control.existing, usualSlurmConf)
+		d.control.findPlaybook(r, dir)
 	}
 	for i := range d.groups {
 		g := &d.groups[i]
@@ -37,6 +38,20 @@ func (d *declaration) complete(r *report, dir string) {
 	// The partitions of a control node that exists are in its slurm.conf.
 	if len(d.partitions) == 0 && len(d.groups) > 0 && d.control.existing.is == "" {
 		d.partitions = []partition{d.main()}
+	}
+}
+
+// findPlaybook reports a playbook of the site that does not exist.
+func (c *control) findPlaybook(r *report, dir string) {
+	if len(c.configure.is) != 1 || !isPlaybook(c.configure.is[0].is) {
+		return
+	}
+	path := c.configure.is[0].is
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	if !exists(path) {
+		r.add(c.configure.place, "there is no playbook %s; write it, or correct the path", path)
 	}
 }
 

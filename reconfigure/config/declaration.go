@@ -203,14 +203,14 @@ func (c *control) schema() object {
 		"user":                byDefault("login_user", text(&c.user, userName())),
 		"slurm_conf":          byDefault(usualSlurmConf, text(&c.slurmConf, absolute)),
 		"cidrs":               optional{texts(&c.cidrs, network)},
-		"configure":           byDefault(byPlaybooks, wordOrCommand(&c.configure, byPlaybooks, byImage)),
+		"configure":           byDefault(byPlaybooks, wayToConfigure(&c.configure, byPlaybooks, byImage)),
 	}
 }
 
 // zone rejects ZONE:HOST, which only administrators of a cloud may use (Compute API, availability_zone).
 func zone() rule { return like(`[^:]+`, "must be the name of a zone, without a host") }
 
-// The ways to configure the compute nodes of an attached cluster, besides a command.
+// The ways to configure the compute nodes of an attached cluster, besides a playbook and a command of the site.
 const (
 	byPlaybooks = "playbooks"
 	byImage     = "image"

@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -100,19 +102,28 @@ func TestWhoConfiguresTheNodes(t *testing.T) {
 	for _, tc := range []struct {
 		configure string
 		image     bool
+		playbook  string
 		command   []string
 		problem   string
 	}{
-		{"playbooks", false, nil, ""},
-		{"image", true, nil, ""},
-		{"[/opt/site/join, --twice, --twice]", false, []string{"/opt/site/join", "--twice", "--twice"}, ""},
-		{"[image]", false, nil, `"image" must be the path of a program, with a slash`},
-		{"[]", false, nil, "control_node.configure: is empty; write one of playbooks, image, or the words of a command"},
-		{"eiffel", false, nil, "control_node.configure: "},
-		{"[/opt/site/join, 3]", false, nil, "put it into quotes"},
+		{configure: "playbooks"},
+		{configure: "image", image: true},
+		{configure: "site/join.yml", playbook: "site/join.yml"},
+		{configure: "site/absent.yaml", problem: "there is no playbook "},
+		{configure: "[/opt/site/join, --twice, --twice]", command: []string{"/opt/site/join", "--twice", "--twice"}},
+		{configure: "[image]", problem: `"image" must be the path of a program, with a slash`},
+		{configure: "[site/join.yml]", problem: `"site/join.yml" is a playbook: write it without brackets`},
+		{configure: "[]", problem: "is empty; write one of playbooks, image, a playbook, or the words of a command"},
+		{configure: "eiffel", problem: "a playbook ends with .yml, and a command is a list"},
+		{configure: "[/opt/site/join, 3]", problem: "put it into quotes"},
 	} {
-		c, err := config.Load(directory(t, strings.Replace(attached, "existing: slurm.example.org",
-			"existing: slurm.example.org, configure: "+tc.configure, 1)))
+		dir := directory(t, strings.Replace(attached, "existing: slurm.example.org",
+			"existing: slurm.example.org, configure: "+tc.configure, 1))
+		join := filepath.Join(dir, "site", "join.yml")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(join), 0o755), os.WriteFile(join, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(dir)
 		if tc.problem != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.problem) {
 				t.Errorf("%s: error %v, not %q", tc.configure, err, tc.problem)
@@ -123,7 +134,8 @@ func TestWhoConfiguresTheNodes(t *testing.T) {
 			t.Errorf("%s: %v", tc.configure, err)
 			continue
 		}
-		if got := c.Control.Existing; got.ByImage != tc.image || !slices.Equal(got.Command, tc.command) {
+		if got := c.Control.Existing; got.ByImage != tc.image || got.Playbook != tc.playbook ||
+			!slices.Equal(got.Command, tc.command) {
 			t.Errorf("%s: %+v", tc.configure, got)
 		}
 	}

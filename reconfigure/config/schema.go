@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -194,22 +195,35 @@ func textsByName(into *map[string]value[string], named rule) described {
 	return described{readerFunc: read, kind: "texts by name", preset: func() string { return "{}" }}
 }
 
-// wordOrCommand reads one of some words, or a command: a list of its words. A word is the only text of the value; a
-// command of one word needs a slash, so that it is no word.
-func wordOrCommand(into *value[[]value[string]], words ...string) described {
+// wayToConfigure reads one of some words, the path of a playbook, or a command: a list of its words, of which the first
+// has a slash.
+func wayToConfigure(into *value[[]value[string]], words ...string) described {
+	playbookOrWord := func(text string) error {
+		if isPlaybook(text) {
+			return nil
+		}
+		if err := oneOf(words...)(text); err != nil {
+			return fmt.Errorf("%w; a playbook ends with .yml, and a command is a list", err)
+		}
+		return nil
+	}
+	program := func(text string) error {
+		switch {
+		case isPlaybook(text):
+			return fmt.Errorf("%q is a playbook: write it without brackets", text)
+		case !strings.Contains(text, "/"):
+			return fmt.Errorf("%q must be the path of a program, with a slash", text)
+		}
+		return nil
+	}
 	read := func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
-		items, first := []*yaml.Node{n}, oneOf(words...)
+		items, first := []*yaml.Node{n}, playbookOrWord
 		if n.Kind == yaml.SequenceNode {
-			items, first = n.Content, func(text string) error {
-				if !strings.Contains(text, "/") {
-					return fmt.Errorf("%q must be the path of a program, with a slash", text)
-				}
-				return nil
-			}
+			items, first = n.Content, program
 		}
 		if len(items) == 0 {
-			r.add(into.place, "is empty; write one of %s, or the words of a command", strings.Join(words, ", "))
+			r.add(into.place, "is empty; write one of %s, a playbook, or the words of a command", strings.Join(words, ", "))
 			return
 		}
 		into.ok, into.is = true, make([]value[string], len(items))
@@ -222,7 +236,13 @@ func wordOrCommand(into *value[[]value[string]], words ...string) described {
 			into.ok = into.ok && into.is[i].ok
 		}
 	}
-	return described{readerFunc: read, kind: strings.Join(words, ", ") + ", or a command: a list of texts"}
+	return described{readerFunc: read,
+		kind: strings.Join(words, ", ") + ", the path of a playbook (.yml), or a command: a list of texts"}
+}
+
+// isPlaybook reports whether a text is the path of a playbook.
+func isPlaybook(text string) bool {
+	return slices.Contains([]string{".yml", ".yaml"}, filepath.Ext(text))
 }
 
 // unique reports duplicate texts.

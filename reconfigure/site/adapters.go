@@ -326,9 +326,13 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	}
 	var configurer operation.Configurer = playbooks
 	var waiter operation.Waiter = a.waiter(cloud)
-	if c := a.Site.Cluster.Control.Existing; c != nil && c.ByImage {
+	switch c := a.Site.Cluster.Control.Existing; {
+	case c == nil:
+	case c.ByImage:
 		configurer, waiter = configure.Image{}, configure.Image{}
-	} else if c != nil && len(c.Command) > 0 {
+	case c.Playbook != "":
+		configurer = ansible.SitePlaybook{Runner: playbooks, Playbook: c.Playbook}
+	case len(c.Command) > 0:
 		configurer = configure.Command{Argv: c.Command, Dir: a.Site.Dir, Env: Environment(os.Environ()),
 			KnownHosts: a.Site.knownHostsFile().Path, Log: appender{a.Site, "configure.log"}}
 	}

@@ -28,7 +28,7 @@ const host = "slurm.example.org"
 func TestFromAptInstallToTheFirstElasticJob(t *testing.T) {
 	generation.OnlyFull(t)
 	own := lab.StartOwnJob(t)
-	before := lab.Sums(t, cluster.ControlNodeName)
+	before := lab.Sums(t)
 	control, _ := lab.Server(cluster.ControlNodeName)
 	name := fmt.Sprintf("echo %s %s >>/etc/hosts", control.Addresses[0], host)
 	if out, err := lab.OnControlHostAsRoot("sh", "-c", name).CombinedOutput(); err != nil {
@@ -51,6 +51,6 @@ func TestFromAptInstallToTheFirstElasticJob(t *testing.T) {
 	t.Logf("from apt install to the first elastic job: %s, of which the installation took %s", took, lab.Installation)
 
 	follow("Detach")
-	lab.AssertUnchanged(t, cluster.ControlNodeName, before, "after the detachment")
+	before.AssertUnchanged(t, "after the detachment")
 	lab.EndOwnJob(t, own)
 }

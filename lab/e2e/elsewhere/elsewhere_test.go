@@ -21,56 +21,46 @@ func TestMain(m *testing.M) {
 		existing.Place{Name: "elsewhere13", Gateway: "10.87.0.1/24"}))
 }
 
-// TestAttachAndDetach attaches while a job of the site runs, which runs until after the detachment. In between, two
-// nodes come and go, one of them anew.
 func TestAttachAndDetach(t *testing.T) {
 	generation.OnlyFull(t)
-	own := lab.StartOwnJob(t)
-	hosts := []string{cluster.ControlNodeName}
-	if lab.HasBackup() {
-		hosts = append(hosts, existing.Backup)
-	}
-	before := map[string]string{}
-	for _, host := range hosts {
-		before[host] = lab.Sums(t, host)
-	}
-	unchanged := func(when string) {
-		t.Helper()
-		for _, host := range hosts {
-			lab.AssertUnchanged(t, host, before[host], when)
-		}
-	}
+	lab.AttachAndDetach(t)
+}
 
+func TestKilledAndRepeated(t *testing.T) {
+	generation.OnlyFull(t)
+	lab.KilledAndRepeated(t)
+}
+
+func TestTheStaticNodeIsAdopted(t *testing.T) {
+	generation.OnlyFull(t)
+	lab.TheStaticNodeIsAdopted(t)
+}
+
+func TestAdoptedServersAreUsedAndReplaced(t *testing.T) {
+	generation.OnlyFull(t)
+	lab.AdoptedServersAreUsedAndReplaced(t)
+}
+
+// TestTheSiteIsRecognized checks what the plan says of the site, and that SlurmUser has the site's uid on a new node.
+func TestTheSiteIsRecognized(t *testing.T) {
+	generation.OnlyFull(t)
+	before := lab.Sums(t)
 	out, code := lab.Call(t, "plan", "attach")
 	warned := strings.Contains(out, "there is a backup slurmctld")
 	if code != 12 || warned != lab.HasBackup() || strings.Contains(out, "not configless") {
-		t.Fatalf("exit code %d:\n%s", code, out)
+		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	unchanged("after the plan")
 	lab.Do(t, "attach")
-	lab.AssertRunning(t, own)
-	if out := lab.Do(t, "deploy"); strings.Contains(out, "failed") {
-		t.Errorf("deploy:\n%s", out)
-	}
-
-	two := lab.Job(t, "--partition=burst", "--nodes=2", harness.Until)
-	lab.AwaitJob(t, two, "RUNNING")
+	lab.Do(t, "deploy")
+	job := lab.Job(t, "--partition=burst", "--nodelist=node01", harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
 	for _, host := range []string{"node01", cluster.ControlNodeName} {
 		if uid := lab.On(t, host, "id", "-u", "slurm"); uid != "981" {
 			t.Errorf("SlurmUser has the uid %s on %s", uid, host)
 		}
 	}
-	if out := lab.Do(t, "status"); !strings.Contains(out, "node01") {
-		t.Errorf("status:\n%s", out)
-	}
-	lab.Reimage(t, "node02", two, "node01")
-	lab.AssertNeverRestarted(t, two)
+	lab.LetGo(t, "node01")
+	lab.AwaitJob(t, job, "COMPLETED")
 	lab.AwaitQuiet(t)
-
-	lab.Do(t, "detach")
-	unchanged("after the detachment")
-	if _, err := lab.NodeState("node01"); err == nil {
-		t.Error("slurmctld still knows node01")
-	}
-	lab.EndOwnJob(t, own)
+	lab.DestroyAndDetach(t, before)
 }

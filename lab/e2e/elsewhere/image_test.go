@@ -13,7 +13,7 @@ import (
 // node that does not register is requeued. A reboot by Slurm makes a node anew.
 func TestNodesThatTheirImageConfigures(t *testing.T) {
 	generation.OnlyFull(t)
-	before := lab.Sums(t, cluster.ControlNodeName)
+	before := lab.Sums(t)
 	repair := lab.JoinByImage(t, cluster.ImageV2)
 	lab.Redeclare(t, func(d *cluster.Declaration) {
 		d.ControlNode.Configure, d.NodeGroups[0].Image = "image", cluster.ImageV2

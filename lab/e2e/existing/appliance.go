@@ -2,8 +2,6 @@ package existing
 
 import (
 	"testing"
-
-	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
 // Where StackHPC's appliance has the state of slurmctld and of slurmd, by its variables openhpc_state_save_location and
@@ -127,19 +125,6 @@ subprocess.check_call(["service", "munge", "restart"])
 subprocess.check_call(["slurmd", "--conf-server", meta["control_address"]])
 subprocess.call(["scontrol", "update", "state=resume", "nodename=" + name])
 `
-
-// ApplianceImage makes an image of the lab like the appliance's, and returns the metadata that it needs. No machine of
-// the image may exist.
-func (l *Lab) ApplianceImage(t *testing.T, name string) map[string]string {
-	t.Helper()
-	l.runAtBoot(t, name, "compute-init", applianceInit, map[string]string{
-		"etc/slurm/slurm.epilog.clean": "#!/bin/sh\n",
-	})
-	control, _ := l.Server(cluster.ControlNodeName)
-	return map[string]string{
-		"control_address": control.Addresses[0].String(), "compute": "true", "etc_hosts": "true",
-	}
-}
 
 // DeployAppliance does what the Slurm playbook of the appliance does: it writes slurm.conf anew and restarts slurmctld.
 func (l *Lab) DeployAppliance(t *testing.T) {
