@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -43,7 +44,12 @@ type Config struct {
 
 // Runner runs the playbooks of one cluster directory. Only one run may be under way at a time, since all use the same
 // inventory file.
-type Runner struct{ Config }
+type Runner struct {
+	Config
+	preparing sync.Mutex // held while a process waits, or starts to
+	lock      sync.Mutex
+	waiting   *prepared
+}
 
 // New returns a Runner. It reads nothing and starts nothing.
 func New(c Config) *Runner {
@@ -165,25 +171,31 @@ func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) in
 func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	inv inventory, extent reconfigure.Extent, watch func(node, message string), results results) (
 	seen record, err error) {
-	s, err := newScratch(c.Settings.StateDir)
-	if err != nil {
+	if err := setDamagedAside(givenFile(c.Settings.StateDir)); err != nil {
 		return seen, err
 	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	inv = inv.needed(c, extent)
-	limit := ""
+	e := executor{Runner: r, playbook: playbookFor(c, extent)}
 	if inv.keepApart(extent.Apart) {
-		limit = "all:!" + groupApart
+		e.limit = "all:!" + groupApart
+	} else if e.ready = r.take(e.playbook); e.ready != nil {
+		e.scratch = e.ready.scratch
 	}
-	err = errors.Join(
-		setDamagedAside(givenFile(c.Settings.StateDir)), s.writeVars(c, extent, r.varsOf(c)),
-		s.writeInventory(r.sources(), inv),
-	)
-	if err != nil {
+	if e.ready == nil {
+		if e.scratch, err = newScratch(c.Settings.StateDir); err != nil {
+			return seen, err
+		}
+	}
+	defer func() { err = errors.Join(err, e.scratch.close(ctx)) }()
+	writeInventory := e.scratch.writeInventory
+	if e.ready != nil {
+		writeInventory = e.scratch.writeList
+	}
+	if err := errors.Join(e.scratch.writeVars(c, extent, r.varsOf(c)), writeInventory(r.sources(), inv)); err != nil {
 		return seen, err
 	}
 	measured := map[string]string{}
-	seen, err = r.execute(ctx, executor{Runner: r, scratch: s, playbook: playbookOf(c), limit: limit}, func(e event) {
+	seen, err = r.execute(ctx, e, func(e event) {
 		e.tell(extent.Changed, watch)
 		results.hear(e, extent.Changed)
 		if e.Event == eventDone {
@@ -198,7 +210,7 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 
 // execute runs a playbook and calls hear with its events, after they are in the record.
 func (r *Runner) execute(ctx context.Context, e executor, hear func(event)) (seen record, err error) {
-	events, err := listen(e.scratch.events())
+	events, err := e.listen()
 	if err != nil {
 		return seen, err
 	}
@@ -267,6 +279,10 @@ func (s scratch) slurmConf() string { return filepath.Join(s.dir, "slurmconf.jso
 func (s scratch) hardware() string  { return filepath.Join(s.dir, "hardware.json") }
 func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.json") }
 
+// program is an inventory program, and list what it prints.
+func (s scratch) program() string { return filepath.Join(s.dir, "inventory") }
+func (s scratch) list() string    { return filepath.Join(s.dir, "inventory.list") }
+
 // writeVars writes the variables to a file, since thousands of names do not fit into an argument.
 func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent, vars map[string]any) error {
 	given := givenFile(c.Settings.StateDir)
@@ -325,9 +341,19 @@ func writeJSON(path string, v any) error {
 
 // writeInventory writes the inventory of the run. Ansible reads the variables of groups and hosts from the same folder.
 func (s scratch) writeInventory(from sources, inv inventory) error {
-	static, err := inv.static()
+	text, err := inv.static()
+	return s.writeVariables(from, s.inventory(), text, err)
+}
+
+// writeList is writeInventory for the inventory program.
+func (s scratch) writeList(from sources, inv inventory) error {
+	text, err := inv.list()
+	return s.writeVariables(from, s.list(), text, err)
+}
+
+func (s scratch) writeVariables(from sources, path string, text []byte, err error) error {
 	if err == nil {
-		err = os.WriteFile(s.inventory(), static, 0o600)
+		err = os.WriteFile(path, text, 0o600)
 	}
 	if err == nil {
 		err = from.link(s.dir)

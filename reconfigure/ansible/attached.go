@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -23,12 +25,24 @@ const (
 // AttachWork is the folder of a change of slurm.conf, relative to the folder of that file.
 const AttachWork = "eiffel/work"
 
-// playbookOf returns the playbook that configures the compute nodes.
-func playbookOf(c reconfigure.Cluster) string {
-	if c.Attached() {
+// playbookFor returns the playbook for an extent.
+func playbookFor(c reconfigure.Cluster, extent reconfigure.Extent) string {
+	switch {
+	case c.Attached():
 		return attachedPlaybook
+	case extent.Addresses, extent.Everywhere, extent.Changed.Contains(c.Control.Name), !hasGiven(c):
+		return sitePlaybook
 	}
-	return sitePlaybook
+	return computePlaybook
+}
+
+// hasGiven reports whether the control host has what the compute nodes get from the control node, as site.yml decides.
+// It does not if a run ended while slurmctld was restarted, and never if another control host may have changed that.
+func hasGiven(c reconfigure.Cluster) bool {
+	given := givenFile(c.Settings.StateDir)
+	_, err := os.Stat(given)
+	_, doubt := os.Stat(given + ".doubt")
+	return c.Settings.Journal == "" && err == nil && errors.Is(doubt, fs.ErrNotExist)
 }
 
 // varsOf is vars, with those of a control node that the site runs. They take precedence over the roles' own, whose

@@ -205,6 +205,9 @@ func listen(path string) (stream, error) {
 	return stream{reader: reader, writer: writer}, nil
 }
 
+// discard closes both ends.
+func (s stream) discard() { _, _ = s.reader.Close(), s.writer.Close() }
+
 // read calls handle with each event until the end of the pipe.
 func (s stream) read(handle func(event)) error {
 	defer func() { _ = s.reader.Close() }()

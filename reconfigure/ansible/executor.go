@@ -27,13 +27,17 @@ type executor struct {
 	*Runner
 	scratch  scratch
 	playbook string
-	limit    string // a pattern of hosts; empty: all
-	ofSite   bool   // the playbook is the site's: no ansible.cfg, roles and variables are ours
+	limit    string    // a pattern of hosts; empty: all
+	ofSite   bool      // the playbook is the site's: no ansible.cfg, roles and variables are ours
+	ready    *prepared // the process that runs the playbook; nil: Execute starts one
 }
 
 var _ execute.Executor = executor{}
 
 func (e executor) Execute(ctx context.Context) error {
+	if e.ready != nil {
+		return e.ready.run(ctx)
+	}
 	c, err := e.command()
 	if err != nil {
 		return err
@@ -41,8 +45,19 @@ func (e executor) Execute(ctx context.Context) error {
 	return process.Run(ctx, c)
 }
 
+// listen returns the events of the process.
+func (e executor) listen() (stream, error) {
+	if e.ready != nil {
+		return e.ready.events, nil
+	}
+	return listen(e.scratch.events())
+}
+
 func (e executor) command() (process.Cmd, error) {
 	options := &playbook.AnsiblePlaybookOptions{Inventory: e.scratch.inventory(), Limit: e.limit}
+	if e.ready != nil {
+		options.Inventory = e.scratch.program()
+	}
 	dir := filepath.Join(e.program(), "ansible")
 	if e.ofSite {
 		dir = filepath.Dir(e.playbook)

@@ -37,8 +37,8 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"PATH=/usr/bin",
 		"HOME=/nonexistent",
-		"LC_ALL=C.UTF-8",
 		"ANSIBLE_CONFIG=/opt/eiffel/ansible/ansible.cfg",
+		"LC_ALL=C.UTF-8",
 		"ANSIBLE_HOME=/state/ansible",
 		"ANSIBLE_LOCAL_TEMP=/state/ansible/run-1",
 		"ANSIBLE_SSH_CONTROL_PATH_DIR=/tmp/reconfigure-1",

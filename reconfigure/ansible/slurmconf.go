@@ -16,6 +16,7 @@ import (
 // The playbooks.
 const (
 	sitePlaybook      = "site.yml"
+	computePlaybook   = "compute.yml" // the compute nodes alone
 	slurmConfPlaybook = "slurm_conf.yml"
 )
 

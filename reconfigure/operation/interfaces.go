@@ -167,6 +167,9 @@ type Deps struct {
 	Sums        SumStore
 	Recorder    Recorder
 	Health      HealthStore
+	// Prepare has the next call of Configurer for changed compute nodes take less time. It returns when that call has
+	// begun, or ctx ends. Nil: there is no such preparation.
+	Prepare func(ctx context.Context, c reconfigure.Cluster)
 	// Addresses returns the address of each node that has a port, with or without an instance. If current is false, the
 	// answer may be that of the last call, unless a change of ours came since. Nil: only the instances' addresses are
 	// known.

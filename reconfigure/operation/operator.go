@@ -136,7 +136,7 @@ type round struct {
 	Round
 	barrier    *barrier      // at which its nodes wait for one another, if it concerns every node; else nil
 	shared     *shared       // the order of Terraform's work, if the plan is Shared; else nil
-	configured chan struct{} // closed when the run after the barrier has ended
+	configured chan struct{} // closed when the run after the barrier, or each operation, has ended
 	once       sync.Once
 
 	lock       sync.Mutex
@@ -169,6 +169,7 @@ func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 		begun.shared = newShared(operations, len(r.Plan.Desired) == 0)
 		o.wait.Go(func() { o.provisionShared(begun) })
 	}
+	o.wait.Go(func() { o.prepare(begun) })
 	o.lock.Lock()
 	for _, op := range operations {
 		o.underWay[op.change.Node] = op

@@ -88,6 +88,25 @@ func (o *operation) runPlaybooks() error {
 	return byDefault(reconfigure.ClassPlaybook, o.term.cause(err))
 }
 
+// prepare starts Ansible while the instances of a round are made. A run for every node has other playbooks.
+func (o *Operator) prepare(r *round) {
+	cluster, deps := o.using()
+	made := r.Plan.Nodes(reconfigure.Create, reconfigure.Replace)
+	if deps.Prepare == nil || made.Empty() || r.barrier != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(o.ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.configured: // no node of the round waits for the playbooks
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	deps.Prepare(ctx, cluster)
+}
+
 // longestRun ends a run that hangs, which would delay every later one. For tasks on which a node may hang, the
 // playbooks have shorter time limits.
 const longestRun = time.Hour

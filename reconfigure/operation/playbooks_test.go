@@ -1,10 +1,12 @@
 package operation_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -228,6 +230,35 @@ func TestTheNextRunBeginsWhenHalfOfAFullOneIsDone(t *testing.T) {
 		second.wantDone()
 		if after := second.up("p060"); after > 17*time.Second {
 			l.Errorf("p060 is up after %s", after)
+		}
+	})
+}
+
+// Ansible starts while instances are made, and waits for as long as a node of the round may need it.
+func TestAnsibleIsPreparedWhileInstancesAreMade(t *testing.T) {
+	test(t, func(l *lab) {
+		var begun, ended time.Duration
+		calls, start := 0, time.Now()
+		l.deps.Prepare = func(ctx context.Context, _ reconfigure.Cluster) {
+			calls++
+			begun = time.Since(start)
+			<-ctx.Done()
+			ended = time.Since(start)
+		}
+		l.Takes(simulate.Booting, time.Minute, "p3")
+		l.wants(reconfigure.Create, "p3")
+		l.carry()
+		synctest.Wait()
+		if calls != 1 || begun != 0 || ended < time.Minute || ended != time.Since(start) {
+			t.Errorf("%d preparations, from %s to %s; the round ended after %s", calls, begun, ended, time.Since(start))
+		}
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Reboot, "p1")
+		l.Reboots("p1")
+		l.carry()
+		synctest.Wait()
+		if calls != 1 {
+			t.Error("a reboot was prepared")
 		}
 	})
 }

@@ -326,15 +326,17 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	}
 	var configurer operation.Configurer = playbooks
 	var waiter operation.Waiter = a.waiter(cloud)
+	prepare := playbooks.Prepare
 	switch c := a.Site.Cluster.Control.Existing; {
 	case c == nil:
 	case c.ByImage:
-		configurer, waiter = configure.Image{}, configure.Image{}
+		configurer, waiter, prepare = configure.Image{}, configure.Image{}, nil
 	case c.Playbook != "":
-		configurer = ansible.SitePlaybook{Runner: playbooks, Playbook: c.Playbook}
+		configurer, prepare = ansible.SitePlaybook{Runner: playbooks, Playbook: c.Playbook}, nil
 	case len(c.Command) > 0:
 		configurer = configure.Command{Argv: c.Command, Dir: a.Site.Dir, Env: Environment(os.Environ()),
 			KnownHosts: a.Site.knownHostsFile().Path, Log: appender{a.Site, "configure.log"}}
+		prepare = nil
 	}
 	var freePorts func(context.Context) (int, error)
 	if c, ok := cloud.(interface {
@@ -356,6 +358,7 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Cleaner:    playbooks,
 		Waiter:     waiter,
 		Configurer: configurer,
+		Prepare:    prepare,
 		Starter:    starter{a.Site},
 		Sums:       a.Journal,
 		Recorder:   eventsAndEvidence{recorder, a.Journal},

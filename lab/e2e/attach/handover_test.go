@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// rented is what a site has for cloud nodes of other programs, which note their calls and make no instances.
+// rented is what a site has for cloud nodes of other programs, which make no instances.
 const rented = `
 # rented nodes
 ResumeProgram=/usr/local/sbin/rent
@@ -25,16 +25,10 @@ func TestAnotherResumeProgram(t *testing.T) {
 	before := lab.Sums(t)
 	lab.OnControl(t, "sh", "-c", "set -e; cp -p /etc/slurm/slurm.conf /var/tmp/own; "+
 		"for name in rent return; do "+
-		"printf '#!/bin/sh\necho $* >>/var/log/slurm/'$name'\n' >/usr/local/sbin/$name; "+
-		"chmod 0755 /usr/local/sbin/$name; done; "+
+		"printf '#!/bin/sh\n' >/usr/local/sbin/$name; chmod 0755 /usr/local/sbin/$name; done; "+
 		"printf '%s' \""+rented+"\" >>/etc/slurm/slurm.conf; service slurmctld restart; "+
 		"until scontrol show partition burst; do sleep 0.2; done")
 	with := lab.Sums(t)
-	waiting := lab.Job(t, "--partition=burst", "--nodelist=node02", "--wrap=true")
-	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
-		said := lab.OnControl(t, "sh", "-c", "cat /var/log/slurm/rent || true")
-		return strings.Contains(said, "node02"), "the site's ResumeProgram was called with: " + said
-	})
 
 	out, code := lab.Call(t, "plan", "attach")
 	for _, want := range []string{"ResumeProgram=/usr/local/sbin/rent", "SuspendProgram=/usr/local/sbin/return"} {
@@ -42,19 +36,18 @@ func TestAnotherResumeProgram(t *testing.T) {
 			t.Errorf("plan attach: exit code %d, want 11 and %s:\n%s", code, want, out)
 		}
 	}
-	if out, code := lab.Call(t, "attach"); code == 0 || !strings.Contains(out, "3 errors") {
+	if out, code := lab.Call(t, "attach"); code != 11 {
 		t.Errorf("attach: exit code %d:\n%s", code, out)
 	}
 	with.AssertUnchanged(t, "after the refused attachment")
 
 	lab.OnControl(t, "scontrol", "update", "partitionname=burst", "state=down")
-	lab.OnControl(t, "scancel", waiting)
 	lab.OnControl(t, "scontrol", "update", "nodename=node[01-02]", "state=power_down")
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
 		said := lab.OnControl(t, "sinfo", "--noheader", "--nodes=node[01-02]", "--format=%t")
 		return said == "idle~", "the nodes are " + said
 	})
-	lab.OnControl(t, "sh", "-c", "set -e; rm /usr/local/sbin/rent /usr/local/sbin/return /var/log/slurm/rent; "+
+	lab.OnControl(t, "sh", "-c", "set -e; rm /usr/local/sbin/rent /usr/local/sbin/return; "+
 		"mv /var/tmp/own /etc/slurm/slurm.conf; service slurmctld restart; "+
 		"until scontrol show node static1; do sleep 0.2; done")
 	lab.EndOwnJob(t, own)

@@ -42,7 +42,7 @@ install -o alice -g alice -m 0600 /etc/home/key.pub /home/alice/.ssh/authorized_
 # Default-Start:     2 3 4 5
 # Default-Stop:
 ### END INIT INFO
-[ "$1" != start ] || exec mount-home "$(cat /etc/home/server)"
+[ "$1" != start ] || exec /usr/local/sbin/mount-home "$(cat /etc/home/server)"
 `
 )
 

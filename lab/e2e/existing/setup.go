@@ -74,8 +74,10 @@ sacctmgr --immediate add user alice account=physics
 sacctmgr --immediate modify user alice set MaxJobs=2
 `
 
-// logs is the Prolog, and the Epilog, of the site.
-const logs = "#!/bin/sh\necho \"$SLURM_JOB_ID\" >>" + PrologLog + "\n"
+// logs is the Prolog, and the Epilog, of the site. No job begins before its home is there.
+const logs = `#!/bin/sh
+until mountpoint -q /home/alice; do sleep 0.1; done
+echo "$SLURM_JOB_ID" >>` + PrologLog + "\n"
 
 // conf returns the slurm.conf.
 func (l *Lab) conf() string {
@@ -192,7 +194,7 @@ func (l *Lab) start() map[string]string {
 	}
 	if l.hasHome() {
 		start[cluster.ControlNodeName] = serveHome + start[cluster.ControlNodeName]
-		start[Static] = "mount-home " + cluster.ControlNodeName + "\n" + start[Static]
+		start[Static] = "/usr/local/sbin/mount-home " + cluster.ControlNodeName + "\n" + start[Static]
 	}
 	return start
 }
