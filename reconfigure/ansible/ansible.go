@@ -187,11 +187,8 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 		}
 	}
 	defer func() { err = errors.Join(err, e.scratch.close(ctx)) }()
-	writeInventory := e.scratch.writeInventory
-	if e.ready != nil {
-		writeInventory = e.scratch.writeList
-	}
-	if err := errors.Join(e.scratch.writeVars(c, extent, r.varsOf(c)), writeInventory(r.sources(), inv)); err != nil {
+	err = errors.Join(e.scratch.writeVars(c, extent, r.varsOf(c)), e.scratch.writeInventory(r.sources(), inv))
+	if err != nil {
 		return seen, err
 	}
 	measured := map[string]string{}
@@ -279,9 +276,8 @@ func (s scratch) slurmConf() string { return filepath.Join(s.dir, "slurmconf.jso
 func (s scratch) hardware() string  { return filepath.Join(s.dir, "hardware.json") }
 func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.json") }
 
-// program is an inventory program, and list what it prints.
-func (s scratch) program() string { return filepath.Join(s.dir, "inventory") }
-func (s scratch) list() string    { return filepath.Join(s.dir, "inventory.list") }
+// pipe is for the variables of an Ansible that starts before they are known.
+func (s scratch) pipe() string { return filepath.Join(s.dir, "vars") }
 
 // writeVars writes the variables to a file, since thousands of names do not fit into an argument.
 func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent, vars map[string]any) error {
@@ -341,19 +337,9 @@ func writeJSON(path string, v any) error {
 
 // writeInventory writes the inventory of the run. Ansible reads the variables of groups and hosts from the same folder.
 func (s scratch) writeInventory(from sources, inv inventory) error {
-	text, err := inv.static()
-	return s.writeVariables(from, s.inventory(), text, err)
-}
-
-// writeList is writeInventory for the inventory program.
-func (s scratch) writeList(from sources, inv inventory) error {
-	text, err := inv.list()
-	return s.writeVariables(from, s.list(), text, err)
-}
-
-func (s scratch) writeVariables(from sources, path string, text []byte, err error) error {
+	static, err := inv.static()
 	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
+		err = os.WriteFile(s.inventory(), static, 0o600)
 	}
 	if err == nil {
 		err = from.link(s.dir)

@@ -55,13 +55,13 @@ func (e executor) listen() (stream, error) {
 
 func (e executor) command() (process.Cmd, error) {
 	options := &playbook.AnsiblePlaybookOptions{Inventory: e.scratch.inventory(), Limit: e.limit}
-	if e.ready != nil {
-		options.Inventory = e.scratch.program()
-	}
 	dir := filepath.Join(e.program(), "ansible")
-	if e.ofSite {
+	switch {
+	case e.ofSite:
 		dir = filepath.Dir(e.playbook)
-	} else {
+	case e.ready != nil:
+		options.ExtraVarsFile = []string{"@" + e.scratch.pipe()}
+	default:
 		options.ExtraVarsFile = []string{"@" + e.scratch.vars()}
 	}
 	argv, err := playbook.NewAnsiblePlaybookCmd(

@@ -3,8 +3,9 @@ package ansible
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,22 +13,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// prepared is an Ansible that has started and waits for its inventory, which it reads before everything else.
+// prepared is an Ansible that has started, and waits for its variables: their file is a named pipe. Ansible reads it
+// before the inventory and the playbook.
 type prepared struct {
 	scratch  scratch
 	playbook string
 	events   stream
-	release  *os.File                // the other end of Ansible's standard input
 	cancel   context.CancelCauseFunc // ends the process
 	taken    chan struct{}           // closed when a run has it
 	ended    chan struct{}           // closed when the process has ended, with err
 	err      error
 }
-
-// inventoryProgram prints the inventory as soon as it reads a line from Ansible's standard input.
-const inventoryProgram = `#!/bin/sh
-read -r go && exec cat "${0%/*}/inventory.list"
-`
 
 // Prepare starts Ansible for the next Configure of changed compute nodes. So its start, which takes half a second,
 // passes while instances are made and boot. Prepare returns when a Configure has taken the process, when ctx ends, or
@@ -55,7 +51,7 @@ func (r *Runner) Prepare(ctx context.Context, c reconfigure.Cluster) {
 	p.cancel(context.Cause(ctx))
 	<-p.ended
 	p.events.discard()
-	_ = errors.Join(p.release.Close(), p.scratch.close(ctx)) // the next sweep removes what is left
+	_ = p.scratch.close(ctx) // the next sweep removes what is left
 }
 
 func (r *Runner) prepare(ctx context.Context, c reconfigure.Cluster) (_ *prepared, err error) {
@@ -68,33 +64,26 @@ func (r *Runner) prepare(ctx context.Context, c reconfigure.Cluster) (_ *prepare
 			err = errors.Join(err, s.close(ctx))
 		}
 	}()
-	if err := os.WriteFile(s.program(), []byte(inventoryProgram), 0o700); err != nil {
-		return nil, err
-	}
-	if err := unix.Access(s.program(), unix.X_OK); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.program(), err) // the file system is mounted with noexec
-	}
 	p := &prepared{scratch: s, playbook: playbookFor(c, reconfigure.Extent{}), taken: make(chan struct{}),
 		ended: make(chan struct{})}
 	command, err := executor{Runner: r, scratch: s, playbook: p.playbook, ready: p}.command()
 	if err != nil {
 		return nil, err
 	}
-	in, release, err := os.Pipe()
+	// Ansible looks for the inventory first, and reads it later.
+	err = errors.Join(unix.Mkfifo(s.pipe(), 0o600), os.WriteFile(s.inventory(), []byte("{}"), 0o600))
 	if err != nil {
 		return nil, err
 	}
 	if p.events, err = listen(s.events()); err != nil {
-		return nil, errors.Join(err, in.Close(), release.Close())
+		return nil, err
 	}
-	p.release, command.Stdin = release, in
 	var running context.Context
 	running, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
 		defer close(p.ended)
 		p.err = process.Run(running, command)
 		p.cancel(nil)
-		_ = in.Close()
 	}()
 	return p, nil
 }
@@ -119,10 +108,9 @@ func (r *Runner) take(playbook string) *prepared {
 	return p
 }
 
-// run lets Ansible continue, and returns how it ended, as process.Run does.
+// run lets Ansible continue with the variables, and returns how it ended, as process.Run does.
 func (p *prepared) run(ctx context.Context) error {
-	defer func() { _ = p.release.Close() }()
-	if _, err := p.release.WriteString("go\n"); err != nil {
+	if err := p.release(ctx); err != nil {
 		p.cancel(err)
 	}
 	select {
@@ -133,3 +121,31 @@ func (p *prepared) run(ctx context.Context) error {
 	}
 	return p.err
 }
+
+// release writes the variables to the pipe as soon as Ansible has opened it. Then the file with them takes its place.
+func (p *prepared) release(ctx context.Context) error {
+	text, err := os.ReadFile(p.scratch.vars())
+	if err != nil {
+		return err
+	}
+	for {
+		pipe, err := os.OpenFile(p.scratch.pipe(), os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			_, err = pipe.Write(text)
+			return errors.Join(os.Rename(p.scratch.vars(), p.scratch.pipe()), err, pipe.Close())
+		}
+		if !errors.Is(err, unix.ENXIO) { // nobody has it open for reading
+			return err
+		}
+		select {
+		case <-p.ended:
+			return fs.ErrClosed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(openPause):
+		}
+	}
+}
+
+// openPause is the time between two looks whether Ansible has opened the pipe.
+const openPause = 2 * time.Millisecond
