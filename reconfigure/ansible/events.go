@@ -141,12 +141,9 @@ func (r *record) add(e event) {
 // play in which all hosts fail, and the nodes of later plays are not configured. Only a node whose last task ended
 // well did not fail.
 func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
-	whole := r.plays > 0 && r.begun == r.plays
-	if !aboutHosts(end) || !whole && r.last == "" {
-		if end == nil {
-			end = errors.New("the playbook succeeded, but its last play never began")
-		}
-		return nil, end
+	whole, err := r.whole(end)
+	if err != nil {
+		return nil, err
 	}
 	failures := reconfigure.Failures{}
 	for node := range changed.All() {
@@ -157,11 +154,28 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 		case whole:
 			failures[node] = noResult(errors.New("not configured: the run ended before its last task"))
 		default:
-			failures[node] = noResult(
-				fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last]))
+			failures[node] = r.notReached()
 		}
 	}
 	return failures, nil
+}
+
+// whole reports whether all plays of the playbook began. An error means that the run had another end than failures of
+// hosts.
+func (r record) whole(end error) (bool, error) {
+	whole := r.plays > 0 && r.begun == r.plays
+	if aboutHosts(end) && (whole || r.last != "") {
+		return whole, nil
+	}
+	if end == nil {
+		end = errors.New("the playbook succeeded, but its last play never began")
+	}
+	return false, end
+}
+
+// notReached is the failure of a node of a play that did not begin.
+func (r record) notReached() error {
+	return noResult(fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last]))
 }
 
 // noResult is the failure of a node without a result. It says nothing about the node's instance, even if err is the

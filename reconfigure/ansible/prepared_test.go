@@ -20,7 +20,9 @@ func starts(t *testing.T) (r *run, pids func() []string) {
 	const playbook = "- hosts: \"{{ reconfigure_changed }}\"\n  gather_facts: false\n  tasks:\n" +
 		"    - {ansible.builtin.command: \"true\", tags: last}\n"
 	r = newRun(t, playbook)
-	write(t, filepath.Join(r.Dir, "ansible", "compute.yml"), playbook)
+	for _, name := range []string{"compute.yml", "attached.yml"} {
+		write(t, filepath.Join(r.Dir, "ansible", name), playbook)
+	}
 	write(t, givenFile(r.cluster.Settings.StateDir), "{}")
 	started := filepath.Join(r.Dir, "started")
 	r.Binary = filepath.Join(r.Dir, "ansible-playbook")
@@ -90,14 +92,25 @@ func TestARunTakesTheAnsibleThatWaits(t *testing.T) {
 	}
 }
 
-// A run that distributes addresses has another playbook.
 func TestAnotherRunStartsItsOwnAnsible(t *testing.T) {
-	r, pids := starts(t)
-	end := r.prepared(t, pids)
-	r.wantConfigured(t, reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true, Apart: nodeset.Of("node03")})
-	end()
-	if n := len(pids()); n != 2 {
-		t.Errorf("Ansible was started %d times\n%s", n, r.log)
+	for name, tc := range map[string]struct {
+		control *reconfigure.ExistingControl
+		extent  reconfigure.Extent
+	}{
+		"with another playbook": {extent: reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true}},
+		"for some of the hosts": {&reconfigure.ExistingControl{}, reconfigure.Extent{Changed: nodeset.Of("node01"),
+			Addresses: true, Apart: nodeset.Of("node03")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, pids := starts(t)
+			r.cluster.Control.Existing = tc.control
+			end := r.prepared(t, pids)
+			r.wantConfigured(t, tc.extent)
+			end()
+			if n := len(pids()); n != 2 {
+				t.Errorf("Ansible was started %d times\n%s", n, r.log)
+			}
+		})
 	}
 }
 

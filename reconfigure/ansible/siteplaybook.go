@@ -47,8 +47,11 @@ func (p SitePlaybook) Configure(
 	if changed.Empty() {
 		return failures, nil
 	}
-	seen := siteRecord{touched: map[string]bool{}, left: map[string]bool{}, failed: map[string]error{}}
+	seen := siteRecord{touched: map[string]bool{}, left: map[string]bool{}}
 	end, err := p.play(ctx, c, inv.only(changed.Union(control)), func(e event) {
+		if e.Event == eventDone {
+			return // a tag of the site's own
+		}
 		seen.add(e)
 		e.tell(changed, watch)
 		results.hear(e, changed)
@@ -92,36 +95,26 @@ func (p SitePlaybook) play(
 
 // siteRecord collects the results of a playbook that marks no last task.
 type siteRecord struct {
-	plays, begun int
-	last         string           // the host that failed last
-	touched      map[string]bool  // the hosts on which a task began
-	left         map[string]bool  // the hosts that have left the run with a failure
-	failed       map[string]error // by host: the last failure, which a rescue section may have made good
+	record
+	touched map[string]bool // the hosts on which a task began
+	left    map[string]bool // the hosts that have left the run with a failure; a rescue section made good the others
 }
 
 func (r *siteRecord) add(e event) {
-	switch {
-	case e.Event == eventPlaybook:
-		r.plays = e.Plays
-	case e.Event == eventPlay:
-		r.begun++
-	case e.Event == eventStart:
+	r.record.add(e)
+	switch e.Event {
+	case eventStart:
 		r.touched[e.Host] = true
-	case e.Event == eventLeft:
+	case eventLeft:
 		r.left[e.Host] = true
-	case e.fails():
-		r.last, r.failed[e.Host] = e.Host, e.failure()
 	}
 }
 
 // verdicts returns the failures of the changed nodes, from the events of a run and Ansible's error.
 func (r *siteRecord) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
-	whole := r.plays > 0 && r.begun == r.plays
-	if !aboutHosts(end) || !whole && r.last == "" {
-		if end == nil {
-			end = errors.New("the playbook succeeded, but its last play never began")
-		}
-		return nil, end
+	whole, err := r.whole(end)
+	if err != nil {
+		return nil, err
 	}
 	failures := reconfigure.Failures{}
 	for node := range changed.All() {
@@ -129,8 +122,7 @@ func (r *siteRecord) verdicts(changed nodeset.NodeSet, end error) (reconfigure.F
 		case r.left[node]:
 			failures[node] = r.failed[node]
 		case !whole:
-			failures[node] = noResult(
-				fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last]))
+			failures[node] = r.notReached()
 		case !r.touched[node]:
 			failures[node] = noResult(errors.New("not configured: no play of the site's playbook has the node; " +
 				"its group is compute"))

@@ -29,6 +29,9 @@ func TestAPlaybookOfTheSite(t *testing.T) {
 		{name: "one fails", playbook: "- hosts: compute\n" + local +
 			"  tasks: [{name: License, fail: {msg: no license}, when: inventory_hostname == 'big1'}, {ping: {}}]\n",
 			want: map[string]string{"big1": `task "License": no license`}},
+		{name: "a tag of the site", playbook: "- hosts: compute\n" + local + "  tasks: [{ping: {}, tags: last}, " +
+			"{name: License, fail: {msg: no license}, when: inventory_hostname == 'big1'}]\n",
+			want: map[string]string{"big1": `task "License": no license`}},
 		{name: "a failure is rescued", playbook: "- hosts: compute\n" + local +
 			"  tasks: [{block: [{fail: {msg: first}}], rescue: [{ping: {}}]}]\n"},
 		{name: "a rescue fails", playbook: "- hosts: compute\n" + local + "  tasks: [{block: [{fail: {msg: first}, " +
