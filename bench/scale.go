@@ -31,9 +31,9 @@ var published = map[int]time.Duration{1000: 540 * time.Second}
 func (b *bench) scale(ctx context.Context) (_ report, err error) {
 	r := report{about: "A job array has a task for each node, and none of the nodes has an instance. Each node is a " +
 		"machine of the lab with Debian 13, its own sshd, munged and slurmd (Slurm 24.11), so that this machine carries " +
-		"all nodes, slurmctld, the cloud and the control host. The group has `keep_ports: true`. AWS publishes 540 s for " +
-		"ParallelCluster, Amazon's cloud and 1000 nodes (aws/aws-parallelcluster, results/baseline.json of " +
-		"test_scaling_stress_test). The table has the CPU seconds of each program, from sbatch until all tasks run.",
+		"all nodes, slurmctld, the cloud and the control host. The group has `keep_ports: true`, and slurmctld runs " +
+		"RebootProgram (`reboot_from_controller`), so the nodes need no key. AWS publishes 540 s for ParallelCluster, " +
+		"Amazon's cloud and 1000 nodes (aws/aws-parallelcluster, results/baseline.json of test_scaling_stress_test). The table has the CPU seconds of each program, from sbatch until all tasks run.",
 	}
 	sizes := slices.Sorted(slices.Values(b.sizes.scale))
 	restore, err := raiseLimits()
@@ -154,6 +154,7 @@ func (b *bench) scaleLab(ctx context.Context, group cluster.NodeGroup) (*lab, er
 	}, func(d cluster.Declaration) cluster.Declaration {
 		d = declared(d)
 		d.Slurm.ResumeTimeout = 1800
+		d.Slurm.ControllerParameters = append(slices.Clone(d.Slurm.ControllerParameters), "reboot_from_controller")
 		d.Reconfigure["boot_timeout"] = 1200
 		return d
 	})
