@@ -30,6 +30,7 @@ func TestAnAttachment(t *testing.T) {
 			r := newRig(t, release, release.base(paths))
 			r.clear()
 			site := hostile(release.name)
+			site["/etc/slurm/site/nodes.conf"] += longList()
 			for _, name := range slices.Sorted(maps.Keys(site)) {
 				r.put(name, site[name], "644")
 			}
@@ -91,6 +92,15 @@ func TestAnAttachment(t *testing.T) {
 			r.until("the job has ended", func() bool { return r.state(job) == "COMPLETED" })
 		})
 	}
+}
+
+// longList returns a thousand partitions in four thousand lines.
+func longList() string {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "# course %d\nPartitionName=c%03d \\\n\tNodes=n[1-2] \\\n  MaxTime=60\t# minutes\n", i/40, i)
+	}
+	return text.String()
 }
 
 // readsAsLoadDoes compares what slurmctld has read with Load.
