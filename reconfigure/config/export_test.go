@@ -56,6 +56,8 @@ var since = map[string]string{
 	"control_node.existing":          "0.3.0",
 	"control_node.user":              "0.3.0",
 	"control_node.slurm_conf":        "0.3.0",
+	"control_node.configure":         "0.3.0",
+	"control_node.cidrs":             "0.3.0",
 	"reconfigure.metrics":            "0.3.0",
 	"reconfigure.notify":             "0.3.0",
 	"reconfigure.notify_classes":     "0.3.0",
