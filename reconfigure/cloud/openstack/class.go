@@ -50,7 +50,7 @@ func faultClass(words string) reconfigure.Class {
 		return reconfigure.ClassMissing
 	case neverActive.MatchString(words):
 		return reconfigure.ClassBoot
-	case noPort.MatchString(words):
+	case noPort.MatchString(words), changing.MatchString(words):
 		return reconfigure.ClassCloud
 	}
 	return reconfigure.ClassOther
@@ -70,7 +70,10 @@ var (
 	// Nova removes a port that it has made together with its server, so the first replacement of an adopted instance
 	// finds no port. The next attempt makes one.
 	noPort = regexp.MustCompile(`(?i)could not find any matching port`)
-	codes  = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
+	// The provider cannot read an instance while Nova rebuilds, reboots or resizes it, for example since a worker was
+	// killed.
+	changing = regexp.MustCompile(`Invalid power_state for instance \S+: (BUILD|REBUILD|REBOOT|HARD_REBOOT|RESIZE)\b`)
+	codes    = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
 )
 
 // codeIn finds the status code in an error of a client library. The first major version of gophercloud has sentences

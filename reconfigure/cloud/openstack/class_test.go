@@ -51,6 +51,8 @@ func answers() map[string]said {
 		"the answer is lost": {0, `Error creating OpenStack server: Post ` +
 			`"http://192.0.2.20/compute/v2.1/servers": OpenStack connection error, retries exhausted. Aborting. Last ` +
 			`error was: EOF`, unknown},
+		"a rebuild of a killed worker": {0, `Invalid power_state for instance cc303de5-af4e-47e3-9b99-5171fd6e8bb2: ` +
+			`REBUILD`, cloud},
 		"no listener": {0, `Error creating OpenStack server: Post ` +
 			`"http://192.0.2.20/compute/v2.1/servers": OpenStack connection error, retries exhausted. Aborting. Last ` +
 			`error was: dial tcp 192.0.2.20:80: connect: connection refused`, cloud},
