@@ -33,7 +33,8 @@ func (b *bench) scale(ctx context.Context) (_ report, err error) {
 		"machine of the lab with Debian 13, its own sshd, munged and slurmd (Slurm 24.11), so that this machine carries " +
 		"all nodes, slurmctld, the cloud and the control host. The group has `keep_ports: true`, and slurmctld runs " +
 		"RebootProgram (`reboot_from_controller`), so the nodes need no key. AWS publishes 540 s for ParallelCluster, " +
-		"Amazon's cloud and 1000 nodes (aws/aws-parallelcluster, results/baseline.json of test_scaling_stress_test). The table has the CPU seconds of each program, from sbatch until all tasks run.",
+		"Amazon's cloud and 1000 nodes (aws/aws-parallelcluster, results/baseline.json of test_scaling_stress_test). " +
+		"The table has the CPU seconds of each program, from sbatch until all tasks run.",
 	}
 	sizes := slices.Sorted(slices.Values(b.sizes.scale))
 	restore, err := raiseLimits()

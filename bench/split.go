@@ -48,8 +48,8 @@ var floors = map[step]string{
 		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own " +
 		"time, 1 s on the lab. It is asked every 0.2 s at first, and less often later.",
 	booting: "The machine's own time. The lab's boot in less than a second.",
-	configuring: "ansible-playbook has started while the instance was made, and reads its inventory and the playbook; an " +
-		"SSH login; one module on the node, with a start of Python, which starts slurmd. The playbooks are the only " +
+	configuring: "ansible-playbook has started while the instance was made, and reads its inventory and the playbook; " +
+		"an SSH login; one module on the node, with a start of Python, which starts slurmd. The playbooks are the only " +
 		"description of a node, so none of it is done in another way.",
 	registering: "slurmd's first message.",
 	launching: "reconfigure sees within 0.2 s that slurmd has registered, and tells the control node; PrologSlurmctld " +

@@ -64,7 +64,7 @@ type ExistingControl struct {
 	CIDRs []string
 	// ByImage reports whether the image of a node configures it.
 	ByImage bool
-	// Playbook is the path of the site's playbook that configures nodes, relative to the cluster directory.
+	// Playbook is the absolute path of the site's playbook that configures nodes.
 	Playbook string
 	// Command is the command of the site that configures nodes.
 	Command []string

@@ -189,6 +189,9 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 	defer func() { err = errors.Join(err, e.scratch.close(ctx)) }()
 	err = errors.Join(e.scratch.writeVars(c, extent, r.varsOf(c)), e.scratch.writeInventory(r.sources(), inv))
 	if err != nil {
+		if e.ready != nil {
+			e.ready.end(err)
+		}
 		return seen, err
 	}
 	measured := map[string]string{}

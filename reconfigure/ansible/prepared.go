@@ -48,10 +48,15 @@ func (r *Runner) Prepare(ctx context.Context, c reconfigure.Cluster) {
 	if r.take(p.playbook) == nil {
 		return // a run was faster
 	}
-	p.cancel(context.Cause(ctx))
+	p.end(context.Cause(ctx))
+	_ = p.scratch.close(ctx) // the next sweep removes what is left
+}
+
+// end ends a process that no run uses.
+func (p *prepared) end(cause error) {
+	p.cancel(cause)
 	<-p.ended
 	p.events.discard()
-	_ = p.scratch.close(ctx) // the next sweep removes what is left
 }
 
 func (r *Runner) prepare(ctx context.Context, c reconfigure.Cluster) (_ *prepared, err error) {

@@ -143,6 +143,27 @@ func TestAKilledAnsibleIsReplaced(t *testing.T) {
 	r.wantConfigured(t, reconfigure.Extent{Changed: nodeset.Of("node01")})
 }
 
+// A run that takes the process and then cannot begin ends it, too.
+func TestARunThatCannotBeginEndsTheAnsibleThatItTook(t *testing.T) {
+	r, pids := starts(t)
+	end := r.prepared(t, pids)
+	waits, err := filepath.Glob(filepath.Join(r.cluster.Settings.StateDir, "ansible", scratchPrefix+"*"))
+	if err != nil || len(waits) != 1 {
+		t.Fatalf("%v, %v", waits, err)
+	}
+	if err := os.Mkdir(filepath.Join(waits[0], "vars.json"), 0o755); err != nil { // it cannot be written
+		t.Fatal(err)
+	}
+	if _, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01")}); err == nil {
+		t.Error("no error")
+	}
+	pid := awaitPID(filepath.Join(r.Dir, "started"))
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("Ansible still runs: %v", err)
+	}
+	end()
+}
+
 // A run that takes the process ends it with its own context.
 func TestARunEndsTheAnsibleThatItTook(t *testing.T) {
 	r, pids := starts(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -18,7 +17,7 @@ import (
 // compute and group_NAME, and the control node, in the group control.
 type SitePlaybook struct {
 	*Runner
-	Playbook string // the path, absolute or relative to the cluster directory
+	Playbook string // the absolute path
 }
 
 // Sums returns no checksums, so no node counts as configured before.
@@ -85,11 +84,7 @@ func (p SitePlaybook) play(
 	if err != nil {
 		return nil, fmt.Errorf("write the inventory of the site's playbook: %w", err)
 	}
-	path := p.Playbook
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(p.Dir, path)
-	}
-	_, end = p.execute(ctx, executor{Runner: p.Runner, scratch: s, playbook: path, ofSite: true}, hear)
+	_, end = p.execute(ctx, executor{Runner: p.Runner, scratch: s, playbook: p.Playbook, ofSite: true}, hear)
 	return end, nil
 }
 

@@ -116,7 +116,7 @@ func ofSite(t *testing.T, playbook string) (*run, SitePlaybook) {
 	} {
 		write(t, filepath.Join(r.Dir, filepath.FromSlash(path)), text)
 	}
-	return r, SitePlaybook{Runner: r.Runner, Playbook: "site/join.yml"}
+	return r, SitePlaybook{Runner: r.Runner, Playbook: filepath.Join(r.Dir, "site", "join.yml")}
 }
 
 func (r *run) configureBy(ctx context.Context, p SitePlaybook) (map[string]string, error) {

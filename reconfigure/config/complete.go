@@ -41,17 +41,19 @@ func (d *declaration) complete(r *report, dir string) {
 	}
 }
 
-// findPlaybook reports a playbook of the site that does not exist.
+// findPlaybook stores an absolute path of a playbook of the site, and reports one that does not exist.
 func (c *control) findPlaybook(r *report, dir string) {
 	if len(c.configure.is) != 1 || !isPlaybook(c.configure.is[0].is) {
 		return
 	}
-	path := c.configure.is[0].is
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
-	if !exists(path) {
-		r.add(c.configure.place, "there is no playbook %s; write it, or correct the path", path)
+	full, err := expand(dir, c.configure.is[0].is)
+	switch {
+	case err != nil:
+		r.add(c.configure.place, "%v", err)
+	case !exists(full):
+		r.add(c.configure.place, "there is no playbook %s; write it, or correct the path", full)
+	default:
+		c.configure.is[0].is = full
 	}
 }
 

@@ -134,7 +134,11 @@ func TestWhoConfiguresTheNodes(t *testing.T) {
 			t.Errorf("%s: %v", tc.configure, err)
 			continue
 		}
-		if got := c.Control.Existing; got.ByImage != tc.image || got.Playbook != tc.playbook ||
+		want := tc.playbook
+		if want != "" {
+			want = filepath.Join(dir, want)
+		}
+		if got := c.Control.Existing; got.ByImage != tc.image || got.Playbook != want ||
 			!slices.Equal(got.Command, tc.command) {
 			t.Errorf("%s: %+v", tc.configure, got)
 		}

@@ -326,17 +326,17 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 	}
 	var configurer operation.Configurer = playbooks
 	var waiter operation.Waiter = a.waiter(cloud)
-	prepare := playbooks.Prepare
+	var prepare func(context.Context, reconfigure.Cluster)
 	switch c := a.Site.Cluster.Control.Existing; {
-	case c == nil:
+	case c == nil || !c.ConfiguredBySite():
+		prepare = playbooks.Prepare
 	case c.ByImage:
-		configurer, waiter, prepare = configure.Image{}, configure.Image{}, nil
+		configurer, waiter = configure.Image{}, configure.Image{}
 	case c.Playbook != "":
-		configurer, prepare = ansible.SitePlaybook{Runner: playbooks, Playbook: c.Playbook}, nil
-	case len(c.Command) > 0:
+		configurer = ansible.SitePlaybook{Runner: playbooks, Playbook: c.Playbook}
+	default:
 		configurer = configure.Command{Argv: c.Command, Dir: a.Site.Dir, Env: Environment(os.Environ()),
 			KnownHosts: a.Site.knownHostsFile().Path, Log: appender{a.Site, "configure.log"}}
-		prepare = nil
 	}
 	var freePorts func(context.Context) (int, error)
 	if c, ok := cloud.(interface {

@@ -24,20 +24,11 @@ func TestAttachAndDetach(t *testing.T) {
 	lab.AttachAndDetach(t)
 }
 
-func TestKilledAndRepeated(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.KilledAndRepeated(t)
-}
+func TestKilledAndRepeated(t *testing.T) { lab.KilledAndRepeated(t) }
 
-func TestTheStaticNodeIsAdopted(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.TheStaticNodeIsAdopted(t)
-}
+func TestTheStaticNodeIsAdopted(t *testing.T) { lab.TheStaticNodeIsAdopted(t) }
 
-func TestAdoptedServersAreUsedAndReplaced(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.AdoptedServersAreUsedAndReplaced(t)
-}
+func TestAdoptedServersAreUsedAndReplaced(t *testing.T) { lab.AdoptedServersAreUsedAndReplaced(t) }
 
 // TestTheApplianceIsDeployedAgain has a deploy of the appliance remove the line of attach. The next attach writes it
 // again.

@@ -11,20 +11,11 @@ import (
 
 func TestAttachAndDetach(t *testing.T) { lab.AttachAndDetach(t) }
 
-func TestKilledAndRepeated(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.KilledAndRepeated(t)
-}
+func TestKilledAndRepeated(t *testing.T) { lab.KilledAndRepeated(t) }
 
-func TestTheStaticNodeIsAdopted(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.TheStaticNodeIsAdopted(t)
-}
+func TestTheStaticNodeIsAdopted(t *testing.T) { lab.TheStaticNodeIsAdopted(t) }
 
-func TestAdoptedServersAreUsedAndReplaced(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.AdoptedServersAreUsedAndReplaced(t)
-}
+func TestAdoptedServersAreUsedAndReplaced(t *testing.T) { lab.AdoptedServersAreUsedAndReplaced(t) }
 
 // TestTheSitesAccountingPrologAndHome checks that the site's accounting, limits and Prolog also apply to new nodes, and
 // that a job there writes to alice's home, which is on the control node.

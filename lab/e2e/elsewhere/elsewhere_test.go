@@ -26,20 +26,11 @@ func TestAttachAndDetach(t *testing.T) {
 	lab.AttachAndDetach(t)
 }
 
-func TestKilledAndRepeated(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.KilledAndRepeated(t)
-}
+func TestKilledAndRepeated(t *testing.T) { lab.KilledAndRepeated(t) }
 
-func TestTheStaticNodeIsAdopted(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.TheStaticNodeIsAdopted(t)
-}
+func TestTheStaticNodeIsAdopted(t *testing.T) { lab.TheStaticNodeIsAdopted(t) }
 
-func TestAdoptedServersAreUsedAndReplaced(t *testing.T) {
-	generation.OnlyFull(t)
-	lab.AdoptedServersAreUsedAndReplaced(t)
-}
+func TestAdoptedServersAreUsedAndReplaced(t *testing.T) { lab.AdoptedServersAreUsedAndReplaced(t) }
 
 // TestTheSiteIsRecognized checks what the plan says of the site, and that SlurmUser has the site's uid on a new node.
 func TestTheSiteIsRecognized(t *testing.T) {

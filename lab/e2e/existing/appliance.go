@@ -1,8 +1,6 @@
 package existing
 
-import (
-	"testing"
-)
+import "testing"
 
 // Where StackHPC's appliance has the state of slurmctld and of slurmd, by its variables openhpc_state_save_location and
 // openhpc_slurmd_spool_dir.
@@ -20,7 +18,7 @@ func (l *Lab) applianceConf() string {
 		parameters += ",cloud_reg_addrs"
 	}
 	accounting := ""
-	if l.HasAccounting() {
+	if l.hasAccounting() {
 		accounting = "AccountingStorageHost=ctl\nAccountingStoragePort=6819\n" +
 			"AccountingStorageType=accounting_storage/slurmdbd\n"
 	}
@@ -87,13 +85,6 @@ chmod 0755 /etc/slurm/slurm.epilog.clean
 // applianceInit does what the program compute-init of the appliance's image does at boot: it reads the instance's
 // metadata, and with the files of the share the machine becomes a node. A name without variables is left alone.
 const applianceInit = `#!/usr/bin/python3
-### BEGIN INIT INFO
-# Provides:          compute-init
-# Required-Start:    $network $remote_fs
-# Required-Stop:
-# Default-Start:     2 3 4 5
-# Default-Stop:
-### END INIT INFO
 import base64, json, os, shutil, socket, subprocess, sys, urllib.error, urllib.request
 
 with open("/var/lib/lab/meta_data.json") as f:

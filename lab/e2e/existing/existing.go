@@ -114,9 +114,9 @@ func onTrixie() bool { return os.Getenv(harness.ReleaseVariable) == harness.Trix
 // backup waits for the heartbeat in StateSaveLocation it does not answer, so that `scontrol reconfigure` times out.
 func (l *Lab) HasBackup() bool { return l.Kind == Elsewhere && !onTrixie() }
 
-// HasAccounting reports whether the site has slurmdbd, with an account of alice and its limits. With Packages it then
+// hasAccounting reports whether the site has slurmdbd, with an account of alice and its limits. With Packages it then
 // also has its own Prolog and Epilog, of which the nodes' Prolog writes PrologLog, and alice's home over the network.
-func (l *Lab) HasAccounting() bool { return l.Kind != Elsewhere && !l.Machine && generation.Full() }
+func (l *Lab) hasAccounting() bool { return l.Kind != Elsewhere && !l.Machine && generation.Full() }
 
 // PrologLog is the file on each node to which Prolog and Epilog add a line for each job.
 const PrologLog = "/var/log/slurm/prolog.log"

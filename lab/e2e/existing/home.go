@@ -17,7 +17,7 @@ import (
 
 // hasHome reports whether the nodes mount alice's home from the control node. A site would use NFS, which the lab's
 // kernel does not have.
-func (l *Lab) hasHome() bool { return l.Kind == Packages && l.HasAccounting() }
+func (l *Lab) hasHome() bool { return l.Kind == Packages && l.hasAccounting() }
 
 const (
 	// mountHome mounts the home from a host. Root on the node has alice's rights there.
@@ -35,13 +35,6 @@ install -o alice -g alice -m 0600 /etc/home/key.pub /home/alice/.ssh/authorized_
 `
 	// homeAtBoot has the new nodes mount the home.
 	homeAtBoot = `#!/bin/sh
-### BEGIN INIT INFO
-# Provides:          home
-# Required-Start:    $network $remote_fs
-# Required-Stop:
-# Default-Start:     2 3 4 5
-# Default-Stop:
-### END INIT INFO
 [ "$1" != start ] || exec /usr/local/sbin/mount-home "$(cat /etc/home/server)"
 `
 )

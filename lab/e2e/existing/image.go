@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
@@ -15,13 +16,6 @@ import (
 
 // join is what a site's image does at boot: the node becomes one of the site's, without SSH and without playbooks.
 const join = `#!/bin/sh
-### BEGIN INIT INFO
-# Provides:          join
-# Required-Start:    $network $remote_fs
-# Required-Stop:
-# Default-Start:     2 3 4 5
-# Default-Stop:
-### END INIT INFO
 [ "$1" = start ] && [ ! -e /etc/join/broken ] || exit 0
 set -e
 cat /etc/join/hosts >>/etc/hosts
@@ -61,10 +55,21 @@ func (l *Lab) JoinByImage(t *testing.T, name string) (repair func()) {
 // layer returns the folder of an image's own files.
 func (l *Lab) layer(name string) string { return filepath.Join(l.Dir, "images", cluster.ImageID(name)) }
 
-// runAtBoot makes the machines of an image run a program at boot, and gives them more files. No machine of the image
-// may exist.
+// atBoot is what an init script has after its first line (insserv(8)), with the name of its program.
+const atBoot = `### BEGIN INIT INFO
+# Provides:          %s
+# Required-Start:    $network $remote_fs
+# Required-Stop:
+# Default-Start:     2 3 4 5
+# Default-Stop:
+### END INIT INFO
+`
+
+// runAtBoot makes the machines of an image run a program at boot, with the argument start, and gives them more files.
+// No machine of the image may exist.
 func (l *Lab) runAtBoot(name, program, script string, files map[string]string) error {
-	files["etc/init.d/"+program] = script
+	first, rest, _ := strings.Cut(script, "\n")
+	files["etc/init.d/"+program] = first + "\n" + fmt.Sprintf(atBoot, program) + rest
 	files["etc/init.d/.depend.start"] = "TARGETS = ssh " + program + "\nINTERACTIVE =\n" // startpar(8) starts no others
 	err := l.addToImage(name, files)
 	for _, level := range []string{"2", "3", "4", "5"} {

@@ -84,7 +84,7 @@ func (l *Lab) conf() string {
 	switch {
 	case l.Kind == Appliance:
 		return l.applianceConf()
-	case l.HasAccounting():
+	case l.hasAccounting():
 		return strings.Replace(written, "KillWait=", accounted+"KillWait=", 1)
 	case l.Kind == Packages:
 		return written
@@ -163,7 +163,7 @@ func (l *Lab) setUp(ctx context.Context) error {
 
 // prepareImages adds to the images what the machines need beside Slurm.
 func (l *Lab) prepareImages(ctx context.Context) error {
-	if l.HasAccounting() {
+	if l.hasAccounting() {
 		packages := append(image.Accounting(), "sshfs")
 		if err := l.addPackages(ctx, packages, cluster.ImageV1, cluster.ImageV2); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (l *Lab) start() map[string]string {
 		start = map[string]string{cluster.ControlNodeName: ctld, Backup: ctld,
 			Static: "rm -r " + path.Dir(l.SlurmConf()) + " && slurmd --conf-server ctl"}
 	}
-	if l.HasAccounting() {
+	if l.hasAccounting() {
 		start[cluster.ControlNodeName] = account + start[cluster.ControlNodeName]
 	}
 	if l.hasHome() {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
@@ -105,6 +106,7 @@ func (l *Lab) requeue(t *testing.T) {
 // KilledAndRepeated kills attach and detach, with what they started on both hosts, and repeats them. A job of the site
 // runs meanwhile. The module that changes slurm.conf has a test that kills it at each of its steps.
 func (l *Lab) KilledAndRepeated(t *testing.T) {
+	generation.OnlyFull(t)
 	own := l.StartOwnJob(t)
 	before := l.Sums(t)
 	line := "grep -q '^Include eiffel' " + l.SlurmConf()
@@ -171,6 +173,7 @@ func (l *Lab) kill(t *testing.T, command, moment string) {
 // TheStaticNodeIsAdopted adopts the site's own node while a job of the site runs there, and kills the command twice.
 // The job goes on, and after the release the server is as it was.
 func (l *Lab) TheStaticNodeIsAdopted(t *testing.T) {
+	generation.OnlyFull(t)
 	own := l.StartOwnJob(t)
 	server := l.static(t)
 	before, files := l.Sums(t), l.Sums(t, Static)
@@ -244,6 +247,7 @@ func (l *Lab) static(t *testing.T) labcloud.Server {
 // AdoptedServersAreUsedAndReplaced adopts two servers that the site has made, on which a job then runs. A reboot by
 // Slurm replaces one of them: Nova removes its port with it, so that Terraform's first attempt fails.
 func (l *Lab) AdoptedServersAreUsedAndReplaced(t *testing.T) {
+	generation.OnlyFull(t)
 	before := l.Sums(t)
 	l.Do(t, "attach")
 	l.Do(t, "destroy", "--yes") // the ports that other tests have left
