@@ -77,6 +77,63 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
+// TestWhatNodesHaveInCommonIsRenderedOnce counts the calls of a program by a variable, with two nodes. One that depends
+// on the node, by way of a template, is rendered for each of them, and so is one with a variable of the node.
+func TestWhatNodesHaveInCommonIsRenderedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name, text, fact, first, second string
+		calls                           int
+	}{
+		{"the same for all", "{{ one }}", "one", "one", "one", 1},
+		{"the node's name in a file", "{{ lookup('ansible.builtin.template', file) }}", "one", "h1", "h2", 3},
+		{"a variable of each node", "{{ own }}", "one", "own h1", "own h2", 3},
+		{"a value that was read on the node", "{{ fact }}", "fact {{ inventory_hostname }}", "fact h1", "fact h2", 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "template"), "{{ inventory_hostname }}")
+			said, err := local(t, "h1,h2", fmt.Sprintf(`
+    - set_fact: {fact: "%[3]s"}
+    - converge:
+        common: all_have
+        files: [{path: "%[1]s/{{ inventory_hostname }}.own", content: own, mode: "0644"}]
+      vars:
+        one: one
+        own: "own {{ inventory_hostname }}"
+        file: %[1]s/template
+        each: "{{ lookup('ansible.builtin.pipe', 'echo call >>%[1]s/calls; echo %[1]s') }}"
+        all_have:
+          folders: [{path: "{{ each }}", mode: "0755", keep: true}]
+          blocks: [{path: "%[1]s/blocks", marker: "%[2]s", content: ""}]
+`, dir, tc.text, tc.fact), "ANSIBLE_FORKS=1") // both write one file
+			if err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			blocks := read(t, filepath.Join(dir, "blocks"))
+			for _, want := range []string{tc.first, tc.second} {
+				if !strings.Contains(blocks, "# BEGIN "+want+"\n") {
+					t.Errorf("there is no block %q:\n%s", want, blocks)
+				}
+			}
+			for _, host := range []string{"h1", "h2"} {
+				if _, err := os.Stat(filepath.Join(dir, host+".own")); err != nil {
+					t.Error(err)
+				}
+			}
+			if calls := strings.Count(read(t, filepath.Join(dir, "calls")), "call"); calls != tc.calls {
+				t.Errorf("%d calls, want %d", calls, tc.calls)
+			}
+		})
+	}
+}
+
+func TestConvergeRejectsAnUnknownOption(t *testing.T) {
+	said, err := local(t, "localhost", "    - converge: {file: []}\n")
+	if err == nil || !strings.Contains(said, "converge has no option file") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
 // TestConvergeGivesUsersTheirUids uses doubles of useradd and usermod.
 func TestConvergeGivesUsersTheirUids(t *testing.T) {
 	dir := t.TempDir()
@@ -195,26 +252,25 @@ func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 // the commands of sysvinit.
 func TestSlurmdDoesNotStartAtBoot(t *testing.T) {
 	const script = `
-import ansible.module_utils, importlib.util, json, re, sys, yaml
-ansible.module_utils.__path__.append("module_utils")
+import importlib.util, sys, yaml
 spec = importlib.util.spec_from_file_location("converge", "library/converge.py")
 converge = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(converge)
-tasks = yaml.safe_load(open("roles/slurm_compute/tasks/configure.yml"))
-start = next(t for t in tasks if t["name"] == "Write the files and start slurmd")["converge"]["services"][-1]
+options = yaml.safe_load(open("roles/slurm_compute/vars/main.yml"))["slurm_compute_options"]
+start = options["services"][-1]
 systemd, enabled, runs = (word == "yes" for word in sys.argv[1:])
 calls = []
-class Module:
-    def run_command(self, argv):
-        words = " ".join(argv)
-        if "is-enabled" in words: return (0 if enabled else 1), "", ""
-        if "is-active" in words or "status" in words: return (0 if runs else 3), "", ""
-        calls.append(words)
-        return 0, "", ""
+def called(argv):
+    words = " ".join(argv)
+    if "is-enabled" in words: return (0 if enabled else 1), "", ""
+    if "is-active" in words or "status" in words: return (0 if runs else 3), "", ""
+    calls.append(words)
+    return 0, "", ""
+converge.called = called
 converge.glob.glob = lambda pattern: ["/etc/rc2.d/S01slurmd"] if enabled else []
-node = converge.Node(Module())
+node = converge.Node()
 node.systemd = systemd
-node.service({"name": start["name"], "boot": start.get("boot", True), "restart": False, "restart_for": []})
+node.service(dict(start, restart_for=[]))
 print("; ".join(calls))
 `
 	for name, tc := range map[string]struct{ systemd, enabled, runs, want string }{

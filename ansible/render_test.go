@@ -66,7 +66,7 @@ func TestSlurmConf(t *testing.T) {
 			for name, content := range answer.Coming {
 				write(t, filepath.Join(out, name), content)
 			}
-			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf", "fresh.sh"} {
+			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf", "topology.conf", "fresh.sh"} {
 				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))
 			}
 		})

@@ -112,6 +112,7 @@ func prepare(dir string) (err error) {
 		"declared_control_hosts":        []any{controlHost("192.0.2.10", 2222), controlHost("192.0.2.11", 22)},
 		"slurm_scripts_directory":       somewhere + "/scripts",
 		"slurm_scripts_key_directory":   somewhere + "/keys",
+		"slurm_scripts_node":            map[string]any{"path": somewhere + "/the node"},
 		"slurm_scripts_up":              somewhere + "/up",
 		"slurm_scripts_prolog":          somewhere + "/own prolog",
 		"slurm_scripts_launch_limit":    900,
@@ -337,13 +338,14 @@ func TestACheckCallsEachControlHostOnce(t *testing.T) {
 
 func TestARebootProgramOnANodeRequestsThatNode(t *testing.T) {
 	s := install(t)
+	s.write("the node", "node01\n")
 	// slurmd starts it as slurmctld does, but without an argument; see TestSSHStartsClean for the environment.
 	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf},
 		filepath.Join(s.dir, "scripts", "reboot.sh"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	s.untilLogged("] reboot localhost: handed over: request 7 accepted\n")
+	s.untilLogged("] reboot node01: handed over: request 7 accepted\n")
 	s.untilGone()
 }
 

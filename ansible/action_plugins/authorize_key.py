@@ -106,10 +106,14 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        args = self._task.args
-        new = line(str(args["key"]), args["comment"], args["command"], args.get("from") or [])
+        result["changed"] = self.authorize(self._task.args, self._task.args["key"])
+        return result
+
+    @staticmethod
+    def authorize(options, key):
+        """Authorizes a key by the other options, and reports whether the file has changed."""
+        new = line(str(key), options["comment"], options["command"], options.get("from") or [])
         try:
-            result["changed"] = add(args["file"], new)
+            return add(options["file"], new)
         except OSError as error:
             raise AnsibleActionFail("authorize the key: %s" % error, result={"control_host": True}) from error
-        return result

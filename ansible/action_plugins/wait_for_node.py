@@ -1,4 +1,4 @@
-"""Waits until Ansible can log in to a node, reads the family of its system, and makes a key pair there."""
+"""Waits until Ansible can log in to a node, reads the family of its system, and makes a key pair there, which it authorizes."""
 
 import shlex
 import time
@@ -6,12 +6,14 @@ import time
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import action_loader
 
 DOCUMENTATION = """
     action: wait_for_node
-    short_description: waits until Ansible can log in to a node, reads the family of its system, and makes a key pair there
+    short_description: waits until Ansible can log in to a node, reads the family of its system, and makes a key pair there, which it authorizes
     description:
       - Runs a few commands until the login works. So the wait, the facts and the key cost one round trip and no start of Python on the node.
+      - A task of its own for the authorization would cost one more fork of Ansible for each node.
       - Returns the facts os_family and service_mgr and, with key, public_key.
     options:
       timeout:
@@ -24,6 +26,9 @@ DOCUMENTATION = """
         required: true
       key:
         description: path and comment of a key pair of type ed25519 of root, which is created if it is missing
+        type: dict
+      authorize:
+        description: with key, the other options of the action authorize_key, which then authorizes the public key on the control host
         type: dict
 """
 
@@ -62,7 +67,7 @@ def family(names):
 
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("timeout", "families", "key"))
+    _VALID_ARGS = frozenset(("timeout", "families", "key", "authorize"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -80,6 +85,9 @@ class ActionModule(ActionBase):
         result["ansible_facts"] = {"os_family": system, "service_mgr": lines[1]}
         if key:
             result["public_key"] = "\n".join(lines[2:])
+        if self._task.args.get("authorize"):
+            authorize_key = action_loader.get("authorize_key", class_only=True)
+            result["changed"] = authorize_key.authorize(self._task.args["authorize"], result["public_key"])
         return result
 
     def _wait(self, commands, end):

@@ -1,17 +1,17 @@
+#!/usr/bin/python3
 """Brings a node into a declared state."""
 
 import base64
 import glob
 import grp
+import json
 import os
 import pwd
 import re
 import stat
+import subprocess
 import tempfile
 import time
-
-from ansible.module_utils import reconfigure_files
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
     module: converge
@@ -19,6 +19,7 @@ DOCUMENTATION = """
     description:
       - Creates users, folders, files, a key pair and mounts, and starts services, in this order. It changes only what differs.
       - All this is one module, because the cost of a run is tasks times hosts.
+      - It imports nothing of Ansible, which would take most of its time. Ansible writes its arguments into it (developer guide, JSONARGS). The action of the same name checks their names.
       - Where packages are missing it changes nothing and returns their names, so that they can be installed first.
     options:
       apart:
@@ -76,60 +77,20 @@ RETURN = """
       description: the node's time, in seconds since 1970
 """
 
-OWNERSHIP = {
-    "owner": {"type": "str", "default": "root"},
-    "group": {"type": "str"},  # default: the owner's primary group
-    "mode": {"type": "str", "required": True},
-}
-
-ARGUMENTS = {
-    "apart": {"type": "dict", "options": {
-        "users": {"type": "list", "elements": "str", "required": True},
-        "paths": {"type": "list", "elements": "str", "required": True},
-    }},
-    "packages": {"type": "dict", "options": {
-        "names": {"type": "list", "elements": "str", "required": True},
-        "query": {"type": "list", "elements": "str", "required": True},
-        "installed": {"type": "str", "required": True},
-    }},
-    "users": {"type": "list", "elements": "dict", "default": [], "options": {
-        "name": {"type": "str", "required": True},
-        "uid": {"type": "int", "required": True},
-    }},
-    "folders": {"type": "list", "elements": "dict", "default": [], "options": dict(OWNERSHIP, path={"type": "str", "required": True}, keep={"type": "bool", "default": False})},
-    "files": {"type": "list", "elements": "dict", "default": [], "options": dict(
-        OWNERSHIP,
-        path={"type": "str", "required": True},
-        content={"type": "str"},
-        secret={"type": "str", "no_log": True},
-        base64={"type": "str"},
-        secret64={"type": "str", "no_log": True},
-        optional={"type": "bool", "default": False},
-    ), "required_one_of": [("content", "secret", "base64", "secret64")], "mutually_exclusive": [("content", "secret", "base64", "secret64")]},
-    "blocks": {"type": "list", "elements": "dict", "default": [], "options": {
-        "path": {"type": "str", "required": True},
-        "marker": {"type": "str", "required": True},
-        "content": {"type": "str", "required": True},
-    }},
-    "key": {"type": "dict", "no_log": False, "options": {
-        "path": {"type": "str", "required": True},
-        "owner": {"type": "str", "default": "root"},
-        "comment": {"type": "str", "required": True},
-    }},
-    "mounts": {"type": "dict", "options": {
-        "server": {"type": "str", "required": True},
-        "paths": {"type": "list", "elements": "str", "required": True},
-        "options": {"type": "str", "required": True},
-    }},
-    "services": {"type": "list", "elements": "dict", "default": [], "options": {
-        "name": {"type": "str", "required": True},
-        "boot": {"type": "bool", "default": True},
-        "restart": {"type": "bool", "default": False},
-        "restart_for": {"type": "list", "elements": "str", "default": []},
-    }},
-    "health": {"type": "str", "default": ""},
-    "limit": {"type": "int", "default": 0},
-    "hardware": {"type": "bool", "default": False},
+# The options, with the values of those that are left out.
+OPTIONS = {
+    "apart": None,
+    "packages": None,
+    "users": [],
+    "folders": [],
+    "files": [],
+    "blocks": [],
+    "key": None,
+    "mounts": None,
+    "services": [],
+    "health": "",
+    "limit": 0,
+    "hardware": False,
 }
 
 
@@ -144,8 +105,7 @@ class Unhealthy(Failure):
 class Node:
     """The node, and what was changed on it."""
 
-    def __init__(self, module):
-        self.module = module
+    def __init__(self):
         self.began = time.monotonic()
         self.changes = []
         self.restarted = []
@@ -154,7 +114,7 @@ class Node:
     def missing(self, packages):
         """Returns the packages that are not installed. They are queried one by one if some are missing, since the output has no names."""
         def there(names):
-            return self.module.run_command(packages["query"] + names)[1].splitlines() == [packages["installed"]] * len(names)
+            return called(packages["query"] + names)[1].splitlines() == [packages["installed"]] * len(names)
 
         return [] if there(packages["names"]) else [name for name in packages["names"] if not there([name])]
 
@@ -174,7 +134,7 @@ class Node:
     def folder(self, wanted):
         if not os.path.isdir(wanted["path"]):
             os.makedirs(wanted["path"])
-        elif wanted["keep"]:
+        elif wanted.get("keep"):
             return
         self.own(wanted["path"], wanted)
 
@@ -190,12 +150,9 @@ class Node:
 
     def file(self, wanted):
         path = wanted["path"]
-        if wanted["optional"] and not os.path.isdir(os.path.dirname(path)):
+        if wanted.get("optional") and not os.path.isdir(os.path.dirname(path)):
             return
-        content = wanted["content"] if wanted["secret"] is None else wanted["secret"]
-        encoded = wanted["base64"] if wanted["secret64"] is None else wanted["secret64"]
-        if encoded is not None:
-            content = base64.b64decode(encoded).decode("utf-8", "surrogateescape")
+        content = text_of(wanted)
         if read(path) == content:
             self.own(path, wanted)
         else:
@@ -203,7 +160,7 @@ class Node:
 
     def write(self, path, content, owner, mode):
         try:
-            reconfigure_files.write(path, content, mode, owner)
+            replace(path, content, owner, mode)
         except OSError as error:
             raise Failure("write %s: %s" % (path, error.strerror)) from error
         self.changes.append(path)
@@ -243,12 +200,13 @@ class Node:
 
     def service(self, wanted):
         name = wanted["name"]
-        if self.enabled(name) != wanted["boot"]:
-            self.enable(name) if wanted["boot"] else self.disable(name)
+        boot = wanted.get("boot", True)
+        if self.enabled(name) != boot:
+            self.enable(name) if boot else self.disable(name)
             self.changes.append("%s at boot" % name)
         if not self.runs(name):
             self.control("start", name)
-        elif wanted["restart"] or any(path in self.changes for path in wanted["restart_for"]):
+        elif wanted.get("restart") or any(path in self.changes for path in wanted.get("restart_for", [])):
             self.control("restart", name)
             self.restarted.append(name)
         else:
@@ -257,7 +215,7 @@ class Node:
 
     def healthy(self, program):
         """Fails if the node does not pass its health check. The program prints what is wrong."""
-        status, out, err = self.module.run_command([program])
+        status, out, err = called([program])
         if status == 93:
             raise Unhealthy((out + err).strip())
         if status != 0:
@@ -267,11 +225,11 @@ class Node:
         self.run("%s %s" % (verb, name), ["systemctl", verb, name] if self.systemd else ["service", name, verb])
 
     def runs(self, name):
-        return self.module.run_command(["systemctl", "--quiet", "is-active", name] if self.systemd else ["service", name, "status"])[0] == 0
+        return called(["systemctl", "--quiet", "is-active", name] if self.systemd else ["service", name, "status"])[0] == 0
 
     def enabled(self, name):
         if self.systemd:
-            return self.module.run_command(["systemctl", "--quiet", "is-enabled", name])[0] == 0
+            return called(["systemctl", "--quiet", "is-enabled", name])[0] == 0
         return bool(glob.glob("/etc/rc[2-5].d/S[0-9][0-9]%s" % name))
 
     def enable(self, name):
@@ -286,13 +244,46 @@ class Node:
 
     def hardware(self):
         """Returns the hardware that slurmd detects. If slurmd fails, the module does not."""
-        status, out, _ = self.module.run_command(["sh", "-c", "slurmd -C"])
+        status, out, _ = called(["sh", "-c", "slurmd -C"])
         return out.partition("\n")[0] if status == 0 else ""
 
     def run(self, what, argv):
-        status, out, err = self.module.run_command(argv)
+        status, out, err = called(argv)
         if status != 0:
             raise Failure("%s: %s: exit status %d: %s" % (what, " ".join(argv), status, (out + err).strip()))
+
+
+def called(argv):
+    """Runs a program, and returns its exit status and both outputs. They are files, since a service that the program starts may keep them open."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        status = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        out.seek(0)
+        err.seek(0)
+        return status, out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
+
+
+def text_of(wanted):
+    """Returns the content of a file, which one of four keys has."""
+    encoded = wanted.get("base64", wanted.get("secret64"))
+    if encoded is not None:
+        return base64.b64decode(encoded).decode("utf-8", "surrogateescape")
+    return wanted.get("content", wanted.get("secret"))
+
+
+def replace(path, text, owner, mode):
+    """Writes a file as module_utils/reconfigure_files.py does, which the module cannot import."""
+    number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
+    try:
+        with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fchown(number, *owner)
+            os.fchmod(number, mode)
+            os.fsync(number)
+        os.rename(unfinished, path)
+    except OSError:
+        os.unlink(unfinished)
+        raise
 
 
 def check_apart(users, paths):
@@ -318,7 +309,7 @@ def within(folder, paths):
 
 def ids(wanted):
     try:
-        user = pwd.getpwnam(wanted["owner"])
+        user = pwd.getpwnam(wanted.get("owner", "root"))
         return user.pw_uid, grp.getgrnam(wanted["group"]).gr_gid if wanted.get("group") else user.pw_gid
     except KeyError as error:
         raise Failure("there is no such user or group: %s" % error) from error
@@ -379,26 +370,32 @@ def converge(node, wanted):
     for item in wanted["services"][-1:]:
         if wanted["health"] and not node.runs(item["name"]):
             node.healthy(wanted["health"])
-        if wanted["limit"] and time.monotonic() - node.began > wanted["limit"]:
-            raise Failure("%s is not started: the node was not ready within %d seconds" % (item["name"], wanted["limit"]))
+        limit = int(wanted["limit"])
+        if limit and time.monotonic() - node.began > limit:
+            raise Failure("%s is not started: the node was not ready within %d seconds" % (item["name"], limit))
         node.service(item)
     return public_key
 
 
-def main():
-    module = AnsibleModule(argument_spec=ARGUMENTS)
-    node = Node(module)
-    missing = node.missing(module.params["packages"]) if module.params["packages"] else []
-    if missing:
-        module.exit_json(changed=False, missing=missing, changes=[], restarted=[])
+def answer(wanted):
+    """Converges the node, and returns the module's result."""
+    node = Node()
     try:
-        public_key = converge(node, module.params)
+        missing = node.missing(wanted["packages"]) if wanted["packages"] else []
+        if missing:
+            return {"changed": False, "missing": missing, "changes": [], "restarted": []}
+        public_key = converge(node, wanted)
     except Unhealthy as error:
-        module.fail_json(msg=str(error), unhealthy=True, changed=bool(node.changes), changes=node.changes)
+        return {"failed": True, "msg": str(error), "unhealthy": True, "changed": bool(node.changes), "changes": node.changes}
     except (Failure, OSError) as error:
-        module.fail_json(msg=str(error), changed=bool(node.changes), changes=node.changes)
-    hardware = {"hardware": node.hardware()} if module.params["hardware"] else {}
-    module.exit_json(time=int(time.time()), changed=bool(node.changes), missing=[], changes=node.changes, restarted=node.restarted, public_key=public_key, **hardware)
+        return {"failed": True, "msg": str(error), "changed": bool(node.changes), "changes": node.changes}
+    hardware = {"hardware": node.hardware()} if wanted["hardware"] else {}
+    return dict(hardware, time=int(time.time()), changed=bool(node.changes), missing=[], changes=node.changes, restarted=node.restarted, public_key=public_key)
+
+
+def main():
+    given = json.loads(r"""<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>""")
+    print(json.dumps(answer({name: given.get(name) or default for name, default in OPTIONS.items()})))
 
 
 if __name__ == "__main__":

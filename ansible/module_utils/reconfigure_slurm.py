@@ -3,7 +3,7 @@
 import os
 
 # The files that slurmctld and slurmd get from the playbooks.
-NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "fresh.sh")
+NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "fresh.sh")
 
 # The subfolder of Slurm's folder with the new configuration with which slurmctld is being started: see the module
 # run_slurmctld.

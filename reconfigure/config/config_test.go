@@ -374,6 +374,8 @@ var edits = []struct{ name, from, to, want string }{
 	{"fallback zones", `gres: ""`, "availability_zone: a\n    fallback_zones: [b, c]", ""},
 	{"fallback zones alone", `gres: ""`, "fallback_zones: [b]",
 		"node_groups[0].fallback_zones: the group declares no availability_zone; declare it, or leave fallback_zones out"},
+	{"a topology without a zone", "topology: none", "topology: zones",
+		"slurm.topology: zones needs node_groups[0].availability_zone, and the group declares none"},
 	{"metadata", `gres: ""`, `metadata: {role: compute, "a b": "1"}`, ""},
 	{"metadata of reconfigure", `gres: ""`, "metadata: {eiffel_group: a}",
 		"node_groups[0].metadata.eiffel_group: begins with eiffel_: these names belong to reconfigure"},
@@ -610,5 +612,27 @@ func TestSlurmCallsPrologsWithoutTheLaunchProgram(t *testing.T) {
 		Replace(shipped(t))
 	if _, err := config.Load(directory(t, text)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestATopologyNeedsTheZonesOfAllNodes(t *testing.T) {
+	for group, want := range map[string]string{
+		"availability_zone: az-1.b": "",
+		"availability_zone: ''":     "slurm.topology: zones needs node_groups[0].availability_zone, and the group declares none",
+		"availability_zone: a b":    `"a b" cannot be the name of a switch`,
+		"availability_zone: Zones":  `"Zones" cannot be the name of a switch`,
+		"availability_zone: a\n    fallback_zones: [b]": "node_groups[0].fallback_zones: with slurm.topology: zones a node must be in the " +
+			"zone that topology.conf has; remove one of the two keys",
+	} {
+		text := strings.NewReplacer("topology: none", "topology: zones", `gres: ""`, group).Replace(shipped(t))
+		_, err := config.Load(directory(t, text))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("with %q the error is %v, not %q", group, err, want)
+		}
+	}
+	text := strings.NewReplacer("topology: none", "topology: zones", `gres: ""`, "availability_zone: a", "extra: {}",
+		"extra: {TopologyPlugin: topology/flat}").Replace(shipped(t))
+	if _, err := config.Load(directory(t, text)); err == nil || !strings.Contains(err.Error(), "generated from slurm.topology") {
+		t.Errorf("with two topologies the error is %v", err)
 	}
 }

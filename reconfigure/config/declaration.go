@@ -92,6 +92,7 @@ type timing struct {
 
 	accountingStorage value[string]
 	launch            value[string]
+	topology          value[string]
 }
 
 type settingsOfTool struct {
@@ -319,6 +320,12 @@ const (
 	bySlurm = "slurm" // slurmctld's timer
 )
 
+// The topologies that Slurm is told: none, or one of which each zone is a switch.
+const (
+	noTopology = "none"
+	byZones    = "zones"
+)
+
 func (d *declaration) slurmSchema() object {
 	const (
 		// Defaults, in seconds.
@@ -326,7 +333,7 @@ func (d *declaration) slurmSchema() object {
 		suspendTimeout = 120
 		resumeTimeout  = 900
 	)
-	d.slurm.launch.is = atOnce
+	d.slurm.launch.is, d.slurm.topology.is = atOnce, noTopology
 	d.slurm.suspendTime.preset(suspendTime)
 	d.slurm.suspendTimeout.preset(suspendTimeout)
 	d.slurm.resumeTimeout.preset(resumeTimeout)
@@ -339,6 +346,7 @@ func (d *declaration) slurmSchema() object {
 		"suspend_rate":          optional{measured("nodes a minute", integer(&d.slurm.suspendRate, 0, slurm16))},
 		"controller_parameters": optional{texts(&d.slurm.parameters, parameter)},
 		"launch":                optional{word(&d.slurm.launch, atOnce, bySlurm)},
+		"topology":              optional{word(&d.slurm.topology, noTopology, byZones)},
 		"accounting_storage":    byDefault("none", word(&d.slurm.accountingStorage, "none", slurmdbd)),
 		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), slurmconf.LaterSettings(), ofCluster())},
 	}

@@ -70,6 +70,9 @@ func (d *declaration) checkExisting(r *report) {
 	if at := d.slurm.accountingStorage; at.is == slurmdbd {
 		r.add(at.place, siteOwns, "slurmdbd is the site's")
 	}
+	if at := d.slurm.topology; at.is == byZones {
+		r.add(at.place, siteOwns, "topology.conf is the site's")
+	}
 	if at := d.nfsShares; len(at.is) > 0 {
 		r.add(at.place, siteOwns, "shared folders are the site's")
 	}

@@ -72,6 +72,8 @@ func TestWhatContradictsAnExistingControlNode(t *testing.T) {
 				"file; remove this key"},
 		{"slurmdbd", "cloud: openstack", "cloud: openstack\nslurm: {accounting_storage: slurmdbd}",
 			"slurm.accounting_storage: contradicts control_node.existing: slurmdbd is the site's; remove this key"},
+		{"a topology", "cloud: openstack", "cloud: openstack\nslurm: {topology: zones}",
+			"slurm.topology: contradicts control_node.existing: topology.conf is the site's; remove this key"},
 		{"shares", "cloud: openstack", "cloud: openstack\nnfs_shares: [/home/users]",
 			"nfs_shares: contradicts control_node.existing: shared folders are the site's; remove this key"},
 		{"fresh instances", "cloud: openstack",

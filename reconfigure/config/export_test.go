@@ -53,6 +53,7 @@ var since = map[string]string{
 	"reconfigure.canary_minutes":     "0.2.0",
 	"allowed_cidrs":                  "0.3.0",
 	"slurm.launch":                   "0.3.0",
+	"slurm.topology":                 "0.3.0",
 	"control_node.existing":          "0.3.0",
 	"control_node.user":              "0.3.0",
 	"control_node.slurm_conf":        "0.3.0",

@@ -24,6 +24,7 @@ func (d *declaration) check(r *report) {
 	d.checkFresh(r)
 	d.checkSpare(r)
 	d.checkZones(r)
+	d.checkTopology(r)
 	d.checkSlurm(r)
 }
 
@@ -47,6 +48,36 @@ func (d *declaration) checkZones(r *report) {
 		}
 	}
 }
+
+// checkTopology requires that the zone of each node is known before it has an instance: topology.conf has all nodes,
+// and Slurm reads it only when slurmctld starts.
+func (d *declaration) checkTopology(r *report) {
+	if d.slurm.topology.is != byZones || d.control.existing.is != "" {
+		return
+	}
+	if own, set := d.extra["topologyplugin"]; set {
+		r.add(own.place, "cannot be set here: it is generated from slurm.topology")
+	}
+	for i, g := range d.groups {
+		switch {
+		case g.zone.is == "" && (g.zone.ok || g.zone.missing()):
+			r.add(d.slurm.topology.place, "%s needs node_groups[%d].availability_zone, and the group declares none",
+				byZones, i)
+		case g.zone.ok && (!switchName.MatchString(g.zone.is) || strings.EqualFold(g.zone.is, topSwitch)):
+			r.add(g.zone.place, "%q cannot be the name of a switch: with slurm.topology: %s it must be letters, digits and "+
+				"_ . -, and not %s, which connects the zones", g.zone.is, byZones, topSwitch)
+		}
+		if len(g.fallbackZones.is) > 0 {
+			r.add(g.fallbackZones.place, "with slurm.topology: %s a node must be in the zone that topology.conf has; remove "+
+				"one of the two keys", byZones)
+		}
+	}
+}
+
+// topSwitch connects the zones in topology.conf.
+const topSwitch = "zones"
+
+var switchName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // checkNetworks requires a network from which the control host can reach the nodes.
 func (d *declaration) checkNetworks(r *report) {

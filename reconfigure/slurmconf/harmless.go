@@ -51,6 +51,7 @@ var harmless = slices.Concat(
 		larger("TCPTimeout", 2),
 		larger("UnkillableStepTimeout", 60),
 		wordsOf("PrologFlags", "Alloc"),
+		wordsOf("TopologyPlugin", "topology/tree"),
 		wordsOf("SlurmctldParameters", `
 			allow_user_triggers cloud_dns cloud_reg_addrs idle_on_node_suspend node_reg_mem_percent power_save_interval
 			power_save_min_interval reboot_from_controller user_resv_delete validate_nodeaddr_threads`),

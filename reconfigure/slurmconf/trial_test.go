@@ -358,7 +358,8 @@ func (r *rig) steps() string {
 // write writes slurm.conf.
 func (r *rig) write(text string) {
 	r.Helper()
-	cmd := r.command("sh", "-c", "cat >/etc/slurm/slurm.conf; echo CgroupPlugin=cgroup/v1 >/etc/slurm/cgroup.conf")
+	cmd := r.command("sh", "-c", "cat >/etc/slurm/slurm.conf; echo CgroupPlugin=cgroup/v1 >/etc/slurm/cgroup.conf; "+
+		"echo SwitchName=all Nodes=ctl,cloud1 >/etc/slurm/topology.conf")
 	cmd.Stdin = strings.NewReader(text)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Fatalf("%v: %s", err, out)
