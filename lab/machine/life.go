@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
@@ -196,9 +198,22 @@ func (h *Host) ports(spec labcloud.Machine) ([]port, error) {
 	return ports, nil
 }
 
+// bootClock runs a command in a time namespace whose clock since boot is behind by some nanoseconds, which are written
+// before anything enters the namespace (time_namespaces(7)). unshare(1) has such an option only for whole seconds. Then
+// slurmd would report a boot that is up to a second earlier, and Slurm, which compares seconds, would often take it for
+// the boot before the one that it has asked for.
+const bootClock = `my ($unshare, $flag, $seconds, $nanoseconds, @command) = @ARGV;
+syscall(0 + $unshare, 0 + $flag) == 0 or die "unshare: $!";
+open(my $offsets, ">", "/proc/self/timens_offsets") or die "timens_offsets: $!";
+print $offsets "boottime $seconds $nanoseconds\n";
+close($offsets) or die "timens_offsets: $!";
+exec(@command) or die "@command: $!";`
+
 // stageCommand runs the stage as PID 1 of new namespaces. unshare(1) stays as its parent; it ends with the thread that
 // starts it, and the stage with it.
-func stageCommand(spec labcloud.Machine, layers []string, dir, console, group string, uptime int) *exec.Cmd {
+func stageCommand(
+	spec labcloud.Machine, layers []string, dir, console, group string, uptime time.Duration,
+) *exec.Cmd {
 	lower := make([]string, 0, len(layers))
 	for i := range layers {
 		lower = append(lower, layers[len(layers)-1-i]) // overlayfs needs the topmost first
@@ -212,8 +227,12 @@ func stageCommand(spec labcloud.Machine, layers []string, dir, console, group st
 			masked = append(masked, service.program)
 		}
 	}
-	cmd := exec.Command("unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child",
-		"--time", "--boottime", strconv.Itoa(-uptime), "sh", filepath.Join(dir, stageFile))
+	// The difference is whole seconds, which may be negative, and nanoseconds, which may not.
+	seconds := (uptime + time.Second - 1).Truncate(time.Second)
+	cmd := exec.Command("perl", "-e", bootClock, strconv.Itoa(unix.SYS_UNSHARE), strconv.Itoa(unix.CLONE_NEWTIME),
+		strconv.Itoa(-int(seconds/time.Second)), strconv.FormatInt(int64(seconds-uptime), 10),
+		"unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child",
+		"sh", filepath.Join(dir, stageFile))
 	cmd.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 		"ID=" + spec.ID,
@@ -271,18 +290,13 @@ func writeSeed(dir string, spec labcloud.Machine) error {
 	return nil
 }
 
-// hostUptime returns the seconds since the host was booted; see proc(5).
-func hostUptime() (int, error) {
-	content, err := os.ReadFile("/proc/uptime")
-	if err != nil {
+// hostUptime returns the time since the host was booted.
+func hostUptime() (time.Duration, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		return 0, fmt.Errorf("read uptime: %w", err)
 	}
-	seconds, _, _ := strings.Cut(string(content), ".")
-	uptime, err := strconv.Atoi(seconds)
-	if err != nil {
-		return 0, fmt.Errorf("read uptime: %w", err)
-	}
-	return uptime, nil
+	return time.Duration(now.Nano()), nil
 }
 
 // starter starts all processes of a lab on one thread that exists as long as the lab: PR_SET_PDEATHSIG acts at the end

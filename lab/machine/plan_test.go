@@ -19,9 +19,10 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true,
 			labcloud.FlagNoMunged: true, "unknown": true},
 	}
-	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", "lab-x/id", 4242)
-	if got := strings.Join(cmd.Args[1:], " "); got !=
-		"--mount --uts --ipc --net --pid --fork --kill-child --time --boottime -4242 sh /lab/id/stage.sh" {
+	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", "lab-x/id",
+		4242250*time.Millisecond)
+	if got := strings.Join(cmd.Args[3:], " "); got != "272 128 -4243 750000000 "+
+		"unshare --mount --uts --ipc --net --pid --fork --kill-child sh /lab/id/stage.sh" {
 		t.Errorf("arguments: %s", got)
 	}
 	want := []string{

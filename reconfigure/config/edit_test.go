@@ -266,15 +266,16 @@ func TestAConcurrentChangeIsNotLost(t *testing.T) {
 
 // Many goroutines edit at once, each its own group, and retry after a conflict.
 func TestNoneOfManyEditsIsLost(t *testing.T) {
-	all := make([]pool, 12)
+	const edits = 4
+	all := make([]pool, 5)
 	for i := range all {
-		all[i] = pool{name: "g" + strconv.Itoa(i), prefix: string(rune('a'+i)) + "-", width: 1, max: 9}
+		all[i] = pool{name: "g" + strconv.Itoa(i), prefix: string(rune('a'+i)) + "-", width: 1, max: edits}
 	}
 	dir := directory(t, declared(t, all))
 	var callers sync.WaitGroup
 	for i, p := range all {
 		callers.Go(func() {
-			for n := 0; n < 9; {
+			for n := 0; n < edits; {
 				err := change(t, dir, config.MinNodes{Group: p.name, From: n, To: n + 1})
 				if err == nil {
 					n++

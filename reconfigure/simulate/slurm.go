@@ -43,6 +43,16 @@ func (w *World) PowersUp(nodes ...string) {
 	}
 }
 
+// PowersUpIdle makes Slurm power up nodes that no job needs.
+func (w *World) PowersUpIdle(nodes ...string) {
+	w.PowersUp(nodes...)
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm.nodes[node].base, w.slurm.nodes[node].job = reconfigure.NodeIdle, false
+	}
+}
+
 // PowersDown makes Slurm power down nodes.
 func (w *World) PowersDown(nodes ...string) {
 	w.lock.Lock()

@@ -42,6 +42,7 @@ type storm struct {
 	queue    *queue               // the jobs of a partition with `fresh: job` over the group; nil: it has none
 	since    map[string]time.Time // the time at which Slurm began to power a node up or down
 	looks    *looks               // nil: the workers do not compare the sources
+	spares   *kept                // nil: the group has no spare nodes
 	deaf     int                  // the number of Slurm's next calls that get lost
 }
 
@@ -239,6 +240,9 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	if s.limit > 0 {
 		c.Limits = []reconfigure.Limit{{Groups: []string{c.Groups[0].Name}, Max: s.limit}}
 	}
+	if s.spares != nil {
+		c.Groups[0].Spare = s.spares.count
+	}
 	c = wary(forgiving(c))
 	if s.queue != nil {
 		c = single(c)
@@ -261,6 +265,10 @@ func (s *storm) play(ctx context.Context, steps []step) {
 	if s.looks != nil {
 		s.healed()
 		s.looks.end()
+	}
+	if s.spares != nil {
+		s.spared()
+		s.spares = nil
 	}
 	s.quiet(ctx)
 	s.wait.Wait()
@@ -348,6 +356,7 @@ func (s *storm) pass(d time.Duration) {
 		if !s.away {
 			s.queue.advance(s)
 		}
+		s.keepSpare()
 		for node := range s.cluster().Nodes().All() {
 			state := s.world.Node(node).State
 			up, down := strings.Contains(state, "POWERING_UP"), strings.Contains(state, "POWERING_DOWN")
@@ -408,7 +417,7 @@ func (s *storm) retire() {
 
 // giveUp makes Slurm power down nodes that are idle or DOWN, with one call.
 func (s *storm) giveUp(d step) {
-	if nodes := s.those(d, "IDLE+CLOUD", "DOWN+CLOUD"); len(nodes) > 0 {
+	if nodes := s.unkept(s.those(d, "IDLE+CLOUD", "DOWN+CLOUD")); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
 		s.call(ask(reconfigure.Suspend, nodes...))
 	}
