@@ -81,11 +81,14 @@ class ActionModule(ActionBase):
             text = file.read()
             if text:
                 return json.loads(text) or self._templar.template(task_vars[name])
-            with self._templar.set_temporary_context(available_variables=shared):
-                try:  # within the context, which Ansible does not leave after an exception
-                    value = self._templar.template(task_vars[name])
-                except AnsibleError:  # it needs one of OWN, or is wrong
-                    value = {}
+            every = self._templar.available_variables
+            self._templar.available_variables = shared
+            try:
+                value = self._templar.template(task_vars[name])
+            except AnsibleError:  # it needs one of OWN, or is wrong
+                value = {}
+            finally:
+                self._templar.available_variables = every
             file.write(json.dumps(value))
             return value or self._templar.template(task_vars[name])
 

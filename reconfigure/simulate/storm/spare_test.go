@@ -24,7 +24,8 @@ type kept struct {
 	failed map[string]time.Time // the last failure of which that call knew
 }
 
-// keepSpare powers up the spare nodes that are missing, as package worker does, and has Slurm keep those that are there.
+// keepSpare powers up the spare nodes that are missing, as package worker does, and has Slurm keep those that are
+// there.
 func (s *storm) keepSpare() {
 	if s.spares == nil || s.away {
 		return
