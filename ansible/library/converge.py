@@ -254,8 +254,9 @@ class Node:
 
 
 def called(argv):
-    """Runs a program, and returns its exit status and both outputs. They are files, since a service that the program starts may keep them open."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    """Runs a program, and returns its exit status and both outputs. They are files, since a service that the program starts may keep them open, and in memory, since the disk may be full."""
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryFile(dir=memory) as out, tempfile.TemporaryFile(dir=memory) as err:
         status = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         out.seek(0)
         err.seek(0)
