@@ -34,7 +34,7 @@ func TestKilledInEveryPhase(t *testing.T) {
 	w.killWhen("the instance boots", console.struck)
 	console.clear()
 	lab.StartWorker(t)
-	w.killWhen("Ansible configures it", w.has(reconfigure.PhaseConfigure, "w01", "Authorize"))
+	w.killWhen("Ansible configures it", w.has(reconfigure.PhaseConfigure, "w01", "Wait until Ansible can log in"))
 	lab.StartWorker(t)
 	w.reaches("Ansible configures it once more", w.has(reconfigure.PhaseConfigure, "w01", ""))
 	lists, one := hang(t, labcloud.Fault{Call: "GET servers/detail"}), hang(t, labcloud.Fault{Call: "GET servers/{id}"})
