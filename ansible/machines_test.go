@@ -258,6 +258,8 @@ func TestPlaybooksOnMachines(t *testing.T) {
 		t.Errorf("a second run restarted daemons: %s, then %s", daemons, again)
 	}
 
+	m.renderOnce()
+
 	if err := m.host.Stop(t.Context(), "node02"); err != nil {
 		t.Fatal(err)
 	}
@@ -316,6 +318,24 @@ func TestPlaybooksOnMachines(t *testing.T) {
 func (m *machines) keepOut(name string) {
 	m.Helper()
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
+}
+
+// renderOnce configures two nodes together, and counts how often a variable of the scripts is rendered, of which both
+// have the same text.
+func (m *machines) renderOnce() {
+	m.Helper()
+	settings, rendered := filepath.Join(m.dir, "group_vars", "cluster.yml"), filepath.Join(m.dir, "rendered")
+	before := read(m.TB, settings)
+	defer write(m.TB, settings, before)
+	write(m.TB, settings, before+"slurm_scripts_path: \"{{ lookup('ansible.builtin.pipe', 'echo once >>"+rendered+
+		"; echo /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin') }}\"\n")
+	failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node01", "node02")})
+	if len(failures) > 0 || strings.Count(said, "changed=0 ") != 2 {
+		m.Fatalf("%v\n%s", failures, said)
+	}
+	if got := read(m.TB, rendered); got != "once\n" {
+		m.Errorf("what two nodes have in common is rendered %d times", strings.Count(got, "once"))
+	}
 }
 
 // resumeWithoutOtherNodes configures a node after an edit of the declaration, first with the control host's file, and

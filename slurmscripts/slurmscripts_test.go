@@ -112,7 +112,7 @@ func prepare(dir string) (err error) {
 		"declared_control_hosts":        []any{controlHost("192.0.2.10", 2222), controlHost("192.0.2.11", 22)},
 		"slurm_scripts_directory":       somewhere + "/scripts",
 		"slurm_scripts_key_directory":   somewhere + "/keys",
-		"slurm_scripts_node":            map[string]any{"path": somewhere + "/the node"},
+		"slurm_scripts_node_file":       somewhere + "/the node",
 		"slurm_scripts_up":              somewhere + "/up",
 		"slurm_scripts_prolog":          somewhere + "/own prolog",
 		"slurm_scripts_launch_limit":    900,

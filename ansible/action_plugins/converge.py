@@ -6,7 +6,7 @@ import json
 import os
 
 from ansible import constants
-from ansible.errors import AnsibleActionFail, AnsibleActionSkip, AnsibleError
+from ansible.errors import AnsibleActionSkip, AnsibleError
 from ansible.plugins.action import ActionBase
 
 DOCUMENTATION = """
@@ -22,11 +22,9 @@ DOCUMENTATION = """
           - Templates take most of the time of a task. This variable is rendered once in a run for all nodes whose variables are the same.
 """
 
-OPTIONS = ("apart", "packages", "users", "folders", "files", "blocks", "key", "mounts", "services", "health", "limit", "hardware")
-
 # Variables that differ between nodes, or change during a play. If common needs one, it is rendered for each node.
 OWN = {
-    "ansible_host", "ansible_play_batch", "ansible_play_hosts", "hostvars", "inventory_hostname", "inventory_hostname_short", "omit", "play_hosts", "reached", "vars",
+    "ansible_host", "ansible_play_batch", "ansible_play_hosts", "converged", "hostvars", "inventory_hostname", "inventory_hostname_short", "omit", "play_hosts", "reached", "vars",
 }
 
 
@@ -61,17 +59,16 @@ class ActionModule(ActionBase):
 
     def _options(self, own, task_vars):
         """Returns all options of the module."""
-        common = own.pop("common", None)
-        options = self._common(common, task_vars) if common else {}
-        for name, value in own.items():
-            options[name] = options[name] + value if isinstance(options.get(name), list) else value
-        unknown = sorted(set(options) - set(OPTIONS))
-        if unknown:
-            raise AnsibleActionFail("converge has no option %s" % ", ".join(unknown))
+        name = own.pop("common", None)
+        options = {}
+        if name:
+            options = self._shared(name, task_vars) or self._templar.template(task_vars[name])
+        for option, value in own.items():
+            options[option] = options[option] + value if isinstance(options.get(option), list) else value
         return options
 
-    def _common(self, name, task_vars):
-        """Returns the value of a variable that is rendered once. Ansible removes its local temporary folder at the end of the run."""
+    def _shared(self, name, task_vars):
+        """Returns the value of a variable that is rendered once, or nothing if it needs one of OWN. Ansible removes its local temporary folder at the end of the run."""
         shared = {key: value for key, value in task_vars.items() if key not in OWN}
         digest = hashlib.sha256(json.dumps([name, shared], sort_keys=True, default=str).encode()).hexdigest()
         path = os.path.join(constants.DEFAULT_LOCAL_TMP, "common-" + digest)
@@ -79,18 +76,21 @@ class ActionModule(ActionBase):
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             text = file.read()
-            if text:
-                return json.loads(text) or self._templar.template(task_vars[name])
-            every = self._templar.available_variables
-            self._templar.available_variables = shared
-            try:
-                value = self._templar.template(task_vars[name])
-            except AnsibleError:  # it needs one of OWN, or is wrong
-                value = {}
-            finally:
-                self._templar.available_variables = every
-            file.write(json.dumps(value))
-            return value or self._templar.template(task_vars[name])
+            if not text:
+                text = json.dumps(self._render(task_vars[name], shared))
+                file.write(text)
+            return json.loads(text)
+
+    def _render(self, value, variables):
+        """Renders a value with these variables; nothing if that fails."""
+        every = self._templar.available_variables
+        self._templar.available_variables = variables
+        try:
+            return self._templar.template(value)
+        except AnsibleError:
+            return None
+        finally:
+            self._templar.available_variables = every
 
 
 def private(path, flags):

@@ -19,7 +19,7 @@ DOCUMENTATION = """
     description:
       - Creates users, folders, files, a key pair and mounts, and starts services, in this order. It changes only what differs.
       - All this is one module, because the cost of a run is tasks times hosts.
-      - It imports nothing of Ansible, which would take most of its time. Ansible writes its arguments into it (developer guide, JSONARGS). The action of the same name checks their names.
+      - It imports nothing of Ansible, which would take most of its time. Ansible writes its arguments into it (developer guide, JSONARGS).
       - Where packages are missing it changes nothing and returns their names, so that they can be installed first.
     options:
       apart:
@@ -378,10 +378,19 @@ def converge(node, wanted):
     return public_key
 
 
-def answer(wanted):
+def options(given):
+    """Returns all options of those that Ansible has given, among others of its own."""
+    unknown = sorted(name for name in given if name not in OPTIONS and not name.startswith("_ansible_"))
+    if unknown:
+        raise Failure("converge has no option %s" % ", ".join(unknown))
+    return {name: given.get(name) or default for name, default in OPTIONS.items()}
+
+
+def answer(given):
     """Converges the node, and returns the module's result."""
     node = Node()
     try:
+        wanted = options(given)
         missing = node.missing(wanted["packages"]) if wanted["packages"] else []
         if missing:
             return {"changed": False, "missing": missing, "changes": [], "restarted": []}
@@ -395,8 +404,7 @@ def answer(wanted):
 
 
 def main():
-    given = json.loads(r"""<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>""")
-    print(json.dumps(answer({name: given.get(name) or default for name, default in OPTIONS.items()})))
+    print(json.dumps(answer(json.loads(r"""<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>"""))))
 
 
 if __name__ == "__main__":
