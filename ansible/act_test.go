@@ -101,8 +101,9 @@ func TestANewSlurmConfIsOneAct(t *testing.T) {
 	m.agree("node[01-02]", "node[03-04]")
 
 	m.declares("suspend_time: 700", "suspend_time: 800")
-	_ = during("stopping", "touch /run/nologin; pkill -9 python3; pkill -9 -u "+image.LoginUser)
-	// slurmctld has ended, or is about to, unless the module was killed just before it would have stopped it.
+	// The module may be killed just before it ends slurmctld.
+	_ = during("stopping", "touch /run/nologin; pkill -9 python3; pkill -x slurmctld; pkill -9 -u "+image.LoginUser)
+	m.until("slurmctld has ended", func() bool { return m.host.Command("ctl", "pgrep", "-x", "slurmctld").Run() != nil })
 	m.on("ctl", "rm", "/run/nologin")
 	if failures, said := m.extend(everywhere); len(failures) > 0 {
 		t.Fatalf("%v\n%s", failures, said)
