@@ -421,6 +421,8 @@ func (t terraform) Apply(
 	ctx context.Context, p reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
 ) (reconfigure.Failures, error) {
 	defer t.runs(simulate.Terraform)()
+	// Terraform starts its provider before the first change: until then the recorder has written what came before.
+	t.takes(time.Nanosecond)
 	for i, c := range p.Changes {
 		ways := t.halves(ctx, c)
 		n := t.killedIn(fmt.Sprintf("applied %+v, of which number %d is left half done", p.Changes, i), len(ways))
