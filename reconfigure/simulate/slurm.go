@@ -33,23 +33,18 @@ type slurmNode struct {
 }
 
 // PowersUp makes Slurm power up nodes, each for a job that waits for it.
-func (w *World) PowersUp(nodes ...string) {
+func (w *World) PowersUp(nodes ...string) { w.powersUp(reconfigure.NodeAllocated, nodes) }
+
+// PowersUpIdle makes Slurm power up nodes that no job needs.
+func (w *World) PowersUpIdle(nodes ...string) { w.powersUp(reconfigure.NodeIdle, nodes) }
+
+func (w *World) powersUp(base reconfigure.NodeFlags, nodes []string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
 		n := w.slurm.nodes[node]
-		n.base, n.power, n.job, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, ""
+		n.base, n.power, n.job, n.reason = base, reconfigure.NodePoweringUp, base == reconfigure.NodeAllocated, ""
 		n.run, n.asked = "", time.Now()
-	}
-}
-
-// PowersUpIdle makes Slurm power up nodes that no job needs.
-func (w *World) PowersUpIdle(nodes ...string) {
-	w.PowersUp(nodes...)
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	for _, node := range nodes {
-		w.slurm.nodes[node].base, w.slurm.nodes[node].job = reconfigure.NodeIdle, false
 	}
 }
 

@@ -56,17 +56,15 @@ func TestAJobGetsNodesOfOneZone(t *testing.T) {
 	}
 }
 
-// withZones returns a slurm.conf with four cloud nodes.
+// withZones returns a slurm.conf with a setting and four cloud nodes.
 func withZones(setting string) string {
-	var all []change
-	if name, value, ok := strings.Cut(setting, "="); ok {
-		all = []change{{name, "", value}}
-	}
-	for _, program := range []string{"ResumeProgram", "SuspendProgram"} {
-		all = append(all, change{program, "", "/usr/local/bin/ok"})
-	}
-	return conf(append(all, change{"SuspendTime", "", "600"}), to) +
-		"NodeName=n[1-4] CPUs=4 RealMemory=1000 State=CLOUD\nPartitionName=cloud Nodes=n[1-4]\n"
+	return conf(nil, to) + setting + `
+ResumeProgram=/usr/local/bin/ok
+SuspendProgram=/usr/local/bin/ok
+SuspendTime=600
+NodeName=n[1-4] CPUs=4 RealMemory=1000 State=CLOUD
+PartitionName=cloud Nodes=n[1-4]
+`
 }
 
 // shape returns a topology.conf without its comments and the names of the nodes.

@@ -30,6 +30,29 @@ type Facts struct {
 	Health map[string]reconfigure.Health
 }
 
+// Busy returns the nodes of requests without an outcome; false if one of them is for the whole cluster, so that nothing
+// is decided now.
+func Busy(pending []reconfigure.Request) (busy nodeset.NodeSet, decides bool) {
+	for _, request := range pending {
+		if request.Nodes.Empty() {
+			return nodeset.NodeSet{}, false
+		}
+		busy = busy.Union(request.Open())
+	}
+	return busy, true
+}
+
+// Failed returns the times of failures from the journal's last event of each node.
+func Failed(moves map[string]reconfigure.Event) map[string]time.Time {
+	failed := map[string]time.Time{}
+	for node, e := range moves {
+		if e.Level == reconfigure.Failed {
+			failed[node] = e.Time
+		}
+	}
+	return failed
+}
+
 // Decision is what to ask Slurm for.
 type Decision struct {
 	Up   nodeset.NodeSet // to power up

@@ -55,11 +55,9 @@ func (r comparer) spareFacts(
 	if err != nil {
 		return f, nil, err
 	}
-	for _, request := range requests {
-		if request.Nodes.Empty() {
-			return f, nil, nil
-		}
-		f.Busy = f.Busy.Union(request.Open())
+	var decides bool
+	if f.Busy, decides = spare.Busy(requests); !decides {
+		return f, nil, nil
 	}
 	observer := adapters.Observer()
 	state, err := observer.State(ctx, nodeset.Of(c.Control.Name))
@@ -84,12 +82,7 @@ func (r comparer) spareFacts(
 	if err != nil {
 		return f, nil, err
 	}
-	f.Failed = map[string]time.Time{}
-	for node, e := range moves {
-		if e.Level == reconfigure.Failed {
-			f.Failed[node] = e.Time
-		}
-	}
+	f.Failed = spare.Failed(moves)
 	f.Health, err = r.log.Health(ctx)
 	f.Now = time.Now()
 	return f, adapters.Scheduler(control), err

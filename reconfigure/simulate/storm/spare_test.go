@@ -31,27 +31,16 @@ func (s *storm) keepSpare() {
 		return
 	}
 	ctx := context.Background()
-	f := spare.Facts{Now: time.Now(), Failed: map[string]time.Time{}}
 	waiting, _ := s.book.Pending(ctx)
-	for _, r := range waiting {
-		if r.Nodes.Empty() {
-			return
-		}
-		f.Busy = f.Busy.Union(r.Open())
-	}
-	c := s.cluster()
-	var err error
-	if f.States, err = s.world.States(ctx, nodeset.NodeSet{}); err != nil {
-		return // slurmctld does not answer
+	busy, decides := spare.Busy(waiting)
+	states, err := s.world.States(ctx, nodeset.NodeSet{})
+	if !decides || err != nil {
+		return
 	}
 	moves, _ := s.book.LastMoves(ctx)
-	for node, e := range moves {
-		if e.Level == reconfigure.Failed {
-			f.Failed[node] = e.Time
-		}
-	}
+	f := spare.Facts{Now: time.Now(), States: states, Busy: busy, Failed: spare.Failed(moves)}
 	f.Health, _ = s.book.Health(ctx)
-	d := spare.Decide(c, f)
+	d := spare.Decide(s.cluster(), f)
 	s.spares.nodes = d.Keep
 	if d.Keep.Len() > s.spares.count {
 		s.complain("Slurm keeps %s, and the group declares %d", d.Keep, s.spares.count)
