@@ -18,6 +18,8 @@ type Spec struct {
 
 	Power Power `json:"power_state,omitempty"`
 	Placement
+	// Avoid is the id of an instance on whose host the new one should not be made. It is for one run, and not stored.
+	Avoid string `json:"avoid,omitempty"`
 	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes
 	// while the map has an entry of the node.
 	Shard string `json:"shard,omitempty"`
@@ -45,6 +47,12 @@ func (s Spec) Running() Spec {
 	return s
 }
 
+// Stored returns the entry as the map of nodes has it after the run.
+func (s Spec) Stored() Spec {
+	s.Avoid = ""
+	return s
+}
+
 // Status returns the status of an instance that is as the entry says.
 func (s Spec) Status() ServerStatus {
 	if s.Power == "" {
@@ -55,7 +63,7 @@ func (s Spec) Status() ServerStatus {
 
 // PortOnly returns the entry of a node that loses its instance and keeps its port; false if it has no port to keep.
 func (s Spec) PortOnly() (Spec, bool) {
-	s.ImageID, s.FlavorID, s.Power, s.Placement = "", "", "", Placement{}
+	s.ImageID, s.FlavorID, s.Power, s.Placement, s.Avoid = "", "", "", Placement{}, ""
 	return s, s.NetworkID != ""
 }
 

@@ -20,6 +20,7 @@ type Server struct {
 	Group    string // from its metadata
 	Metadata Texts  // the metadata that is not reconfigure's own
 	Adopted  bool   // somebody else has made it
+	Aside    bool   // it has failed, and is kept, stopped and without a port, while another one is made for its node
 	Created  time.Time
 	// Host is the host on which it runs, by its name or by an id that identifies it. Empty if it has none.
 	Host string

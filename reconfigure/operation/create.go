@@ -20,21 +20,25 @@ func (o *operation) create() error { return o.attempts(o.bringUp) }
 // removed first. The next attempt begins if there is time for an attempt as long as the last, and if Slurm still waits.
 // While the cloud has no room, the next attempt is the group's next fallback, which is no retry.
 func (o *operation) attempts(first func() error) error {
+	defer o.removeAside()
 	try, retries := first, 0
 	for {
 		began := time.Now()
 		err := try()
-		fallsBack := o.fallsBack(err)
-		if err == nil || !fallsBack && !o.retries(err, retries, time.Since(began)) {
+		crowded := o.crowded(err)
+		fallsBack := !crowded && o.fallsBack(err)
+		if err == nil || !crowded && !fallsBack && !o.retries(err, retries, time.Since(began)) {
 			return err
 		}
 		o.failLife(err)
 		o.collectEvidence(err)
-		if problem := o.another(); problem != nil {
+		if problem := o.another(err); problem != nil {
 			o.note("it is not retried: " + problem.Error())
 			return err
 		}
-		if fallsBack {
+		if crowded {
+			o.note("tried again without the instance that was kept: " + said(err))
+		} else if fallsBack {
 			o.fallback, o.fallbacks = o.fallbacks[0], o.fallbacks[1:]
 			flavor, where := cmp.Or(o.flavorName(o.fallback.FlavorID), o.fallback.FlavorID), ""
 			if o.fallback.Zone != "" {
@@ -62,11 +66,14 @@ func (o *operation) retries(err error, attempt int, took time.Duration) bool {
 		attempt < o.change.Retries && took <= left(o.term.ctx)
 }
 
-// another removes the remains of the last attempt. The next attempt may begin only if nothing remains, and if Slurm
-// still waits for the node, if it did: it may have been suspended or given up meanwhile.
-func (o *operation) another() error {
-	if err := o.discard(o.term.ctx); err != nil {
-		return fmt.Errorf("its instance could not be removed: %w", err)
+// another removes the remains of the last attempt, or sets its instance aside. The next attempt may begin only if
+// nothing remains, and if Slurm still waits for the node, if it did: it may have been suspended or given up meanwhile.
+func (o *operation) another(failure error) error {
+	o.removeAside()
+	if !o.setAside(failure) {
+		if err := o.discard(o.term.ctx); err != nil {
+			return fmt.Errorf("its instance could not be removed: %w", err)
+		}
 	}
 	state, err := o.state(o.term.ctx)
 	if err != nil {

@@ -36,6 +36,13 @@ type Cloud interface {
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
 }
 
+// Keeper is the part of a Cloud that can keep an instance that failed while another one is made for its node.
+type Keeper interface {
+	// SetAside returns when the instance is stopped, has no port, and is marked: Servers returns it with Aside. The port
+	// stays. It may be repeated.
+	SetAside(ctx context.Context, id string) error
+}
+
 // ShelvedImages is the part of a Cloud that saves the disk of an instance as an image when it is shelved. If the
 // instance is deleted meanwhile, the image may stay.
 type ShelvedImages interface {
@@ -194,6 +201,7 @@ type Timing struct {
 	Image     time.Duration // until an image is active
 	Remove    time.Duration // until an instance is removed
 	Stop      time.Duration // until an instance is stopped or shelved
+	Aside     time.Duration // until an instance that failed is set aside
 	Pause     time.Duration // before the first retry of a passing failure; it doubles with each
 }
 
@@ -204,6 +212,7 @@ func DefaultTiming() Timing {
 		Preview: 5 * time.Minute, Straggler: 10 * time.Second, Hung: 15 * time.Second,
 		Build: 30 * time.Minute, Image: 2 * time.Hour, Register: 2 * time.Minute, Remove: 10 * time.Minute,
 		Stop:  30 * time.Minute, // to shelve is to upload the disk
+		Aside: 90 * time.Second, // a guest gets a minute to shut down
 		Pause: 2 * time.Second,
 	}
 }

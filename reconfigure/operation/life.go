@@ -13,7 +13,7 @@ func (o *operation) beginLife(id string, continues bool) {
 	if id == "" || o.change.Action == reconfigure.Stop { // without an id it would be an end
 		return
 	}
-	spec := o.withFallback(o.change.Spec)
+	spec := o.attempted(o.change.Spec)
 	o.attempt.life = reconfigure.Life{
 		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
 		FlavorID: spec.FlavorID, Planned: o.term.began, Made: time.Now(), Continues: continues,

@@ -30,7 +30,8 @@ type operation struct {
 	// left.
 	fallback  reconfigure.Fallback
 	fallbacks []reconfigure.Fallback
-	stale     bool // Slurm has a reason of ours for a node that is up
+	aside     string // the id of the instance that is set aside; empty: none
+	stale     bool   // Slurm has a reason of ours for a node that is up
 }
 
 // attempt is the result of one attempt so far.

@@ -44,6 +44,7 @@ type Operator struct {
 	instances map[string]reconfigure.Instance // their last known state from Terraform or the cloud
 	noMore    map[string]bool                 // ids of instances that the cloud no longer has
 	underWay  map[string]*operation           // by node
+	aside     map[string][]reconfigure.Server // by node: those that are set aside, as the cloud has listed them
 }
 
 // arrivals has the time at which the last instance of each group came up.
@@ -71,6 +72,7 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	o := &Operator{
 		timing: timing, ctx: ctx, deps: deps, cluster: cluster,
 		instances: map[string]reconfigure.Instance{}, noMore: map[string]bool{}, underWay: map[string]*operation{},
+		aside:  map[string][]reconfigure.Server{},
 		groups: arrivals{at: map[string]time.Time{}},
 	}
 	runs, asks, tells := o.together(timing.Quiet, timing.Longest), o.together(0, 0), o.together(atOnce, atOnce)

@@ -41,19 +41,24 @@ func (o *operation) shard() string {
 
 // target returns the node with a change and the entry that the plan has for it.
 func (o *operation) target(c reconfigure.Change) provision.Target {
-	t := provision.Target{Change: c, Jobs: jobsOf(o), Plan: o.round.Number}
+	t := provision.Target{Change: c, Jobs: jobsOf(o), Plan: o.round.Number, Tentative: o.aside != ""}
 	if spec, ok := o.round.Plan.Desired[c.Node]; ok {
-		spec = o.withFallback(spec)
+		spec = o.attempted(spec)
 		t.Entry = &spec
 	}
 	return t
 }
 
-// withFallback returns an entry with the fallback of the current attempt.
-func (o *operation) withFallback(spec reconfigure.Spec) reconfigure.Spec {
-	if spec.HasInstance() && o.fallback != (reconfigure.Fallback{}) {
+// attempted returns an entry as the current attempt makes it: with its fallback, and not on the host of the instance
+// that was set aside.
+func (o *operation) attempted(spec reconfigure.Spec) reconfigure.Spec {
+	if !spec.HasInstance() {
+		return spec
+	}
+	if o.fallback != (reconfigure.Fallback{}) {
 		spec.FlavorID, spec.Zone = o.fallback.FlavorID, o.fallback.Zone
 	}
+	spec.Avoid = o.aside
 	return spec
 }
 
@@ -70,7 +75,7 @@ func (o *operation) makes() provision.Make {
 		c.Action == reconfigure.Start && o.instance.origin == originRemoved: // the boot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, o.round.Plan.Desired[c.Node]
 	}
-	c.Spec = o.withFallback(c.Spec)
+	c.Spec = o.attempted(c.Spec)
 	return provision.Make{Target: o.target(c)}
 }
 
@@ -91,6 +96,17 @@ func (o *operation) removes() provision.Remove {
 	case reconfigure.Stop:
 		reason = "it could not be stopped"
 	}
+	return provision.Remove{Target: o.without(reason)}
+}
+
+// forgets returns the order that removes the instance, which failed, from Terraform's state alone.
+func (o *operation) forgets() provision.Forget {
+	return provision.Forget{Target: o.without("it failed")}
+}
+
+// without returns the node with a removal of its instance. Its port stays.
+func (o *operation) without(reason string) provision.Target {
+	c := o.change
 	t := o.target(reconfigure.Change{
 		Node: c.Node, Action: reconfigure.Remove, Reason: reason, Requests: c.Requests, Force: false,
 	})
@@ -100,7 +116,7 @@ func (o *operation) removes() provision.Remove {
 			t.Entry = nil
 		}
 	}
-	return provision.Remove{Target: t}
+	return t
 }
 
 // jobsOf returns the jobs of the operation's round that wait for its node.

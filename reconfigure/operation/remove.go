@@ -21,6 +21,7 @@ func (o *operation) remove() error {
 	}
 	o.leaveBarrier()
 	o.settle()
+	o.removeAside()
 	o.operator.gone(o.change.Node)
 	if !o.change.HandOver {
 		return nil
@@ -83,10 +84,15 @@ func (o *operation) discard(ctx context.Context) error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
+	o.gone()
+	return nil
+}
+
+// gone records that the node has no instance.
+func (o *operation) gone() {
 	o.instance.remove()
 	o.progress.touch(false)
 	o.operator.gone(o.change.Node)
-	return nil
 }
 
 // handOver hands a formerly persistent node, whose instance is removed, to power saving. By now Slurm knows that it is

@@ -67,6 +67,8 @@ func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Ser
 		servers, gone, err = snapshot.Confirm(o.ctx, servers, o.knownIDs(nodes), deps.Cloud.Server)
 		o.areGone(gone)
 	}
+	servers, aside := snapshot.Divide(servers)
+	o.keepsAside(nodes, aside)
 	for _, c := range r.Calls {
 		c.Finish(servers, err)
 	}

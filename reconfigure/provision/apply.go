@@ -204,7 +204,7 @@ func (t *Shard) deliver(d *delivery, servers []reconfigure.Server) bool {
 			return false
 		}
 		d.on(breaks)
-		d.call.Finish(Result{}, t.refused(d.call.In.node(), withFault(errors.New("its instance is in ERROR"), fault)))
+		d.call.Finish(Result{}, t.refused(d, withFault(errors.New("its instance is in ERROR"), fault)))
 		return true
 	case !asAsked(s, d.call.In.change().Spec) || s.Address == "":
 		return false
@@ -237,9 +237,9 @@ func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bo
 }
 
 // refused gives up the jobs that need all of their nodes if there is no room for one of them.
-func (t *Shard) refused(node string, err error) error {
-	if reconfigure.ClassOf(err).NoRoom() {
-		t.NoRoom(reconfigure.Failures{node: err})
+func (t *Shard) refused(d *delivery, err error) error {
+	if reconfigure.ClassOf(err).NoRoom() && !d.call.In.target().Tentative {
+		t.NoRoom(reconfigure.Failures{d.call.In.node(): err})
 	}
 	return err
 }
@@ -288,7 +288,7 @@ func (t *run) conclude(
 		default:
 			failure = t.explain(ctx, node, failure)
 			d.settled <- failure
-			d.call.Finish(Result{}, t.refused(node, failure))
+			d.call.Finish(Result{}, t.refused(d, failure))
 		}
 	}
 	if t.finishRest(ctx, rest); len(untried) == len(failures) && len(untried) > 0 {

@@ -29,6 +29,9 @@ type Terraform interface {
 	Adopt(
 		ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server,
 	) (nodeset.NodeSet, reconfigure.Failures, error)
+	// ForgetInstances removes the instances of nodes, but not their ports, from the state; desired is the map of nodes
+	// afterwards. Nothing in the cloud changes. It may be repeated, also after a kill.
+	ForgetInstances(ctx context.Context, desired map[string]reconfigure.Spec, nodes nodeset.NodeSet) error
 	// Discard removes the saved plan of a Preview that is not applied.
 	Discard(p reconfigure.Preview) error
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Order is a task for Terraform: Make, Remove or Take for one node, or Shared.
+// Order is a task for Terraform: Make, Remove, Take or Forget for one node, or Shared.
 type Order interface {
 	target() *Target // nil: the order is for no single node
 	plan() int64     // the number of the plan that it belongs to
@@ -17,6 +17,9 @@ type Target struct {
 	Entry  *reconfigure.Spec  // the node's entry in the map of nodes after the order; nil: none
 	Jobs   []reconfigure.Job  // the jobs that wait for the node
 	Plan   int64
+	// Tentative reports whether the order is repeated in another way if the cloud has no room: the jobs that need the
+	// node are not given up then.
+	Tentative bool
 }
 
 func (t Target) target() *Target { return &t }
@@ -33,6 +36,9 @@ type Take struct {
 	Target
 	Server reconfigure.Server // zero: the one that the cloud has
 }
+
+// Forget removes the node's instance from Terraform's state. The instance stays in the cloud, and the port in the state.
+type Forget struct{ Target }
 
 // Shared changes the shared resources, and the entries of the nodes without their own orders.
 type Shared struct {

@@ -188,6 +188,9 @@ func (t *run) once(ctx context.Context) (again bool) {
 		t.failAll(calls, err)
 		return false
 	}
+	if t.letGo(ctx, calls) {
+		return true
+	}
 	t.Found(t.state.Instances)
 	if nodes := t.nodes(calls); !nodes.Empty() { // without nodes, the query would be for the whole cluster
 		t.listed = time.Now()
@@ -228,6 +231,27 @@ func (t *run) once(ctx context.Context) (again bool) {
 		return false
 	}
 	t.failSome(calls, refused)
+	return true
+}
+
+// letGo carries out the orders to forget an instance, and reports whether there were any.
+func (t *run) letGo(ctx context.Context, calls []*call) (any bool) {
+	leaving := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
+		_, forgets := c.In.Order.(Forget)
+		return !forgets
+	})
+	if len(leaving) == 0 {
+		return false
+	}
+	desired := maps.Clone(t.state.Desired)
+	for _, c := range leaving {
+		c.In.tell(Begun{Changes: true})
+		c.In.enter(desired)
+	}
+	err := t.terraform.ForgetInstances(ctx, desired, t.nodes(leaving))
+	for _, c := range leaving {
+		c.Finish(Result{}, err)
+	}
 	return true
 }
 

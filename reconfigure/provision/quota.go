@@ -174,6 +174,11 @@ func together(
 	return takes, "", nil
 }
 
+// Shortage returns an error, without a class, if the room does not suffice for another instance of a flavor.
+func Shortage(room reconfigure.Room, flavorID string) error {
+	return shortage(room, reconfigure.Use{}, room.Takes(flavorID))
+}
+
 // shortage returns an error that names the first resource that does not suffice, in addition to given.
 func shortage(room reconfigure.Room, given, takes reconfigure.Use) error {
 	for _, r := range []struct {

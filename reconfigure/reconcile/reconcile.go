@@ -167,6 +167,7 @@ func (c comparison) ours() nodeset.NodeSet {
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Desired))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Instances))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Servers))
+	names = slices.AppendSeq(names, maps.Keys(c.seen.Aside))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Ports))
 	all := c.declared.Union(nodeset.Of(names...))
 	if c.cluster.Attached() {
@@ -182,7 +183,7 @@ func (c comparison) judge(node string) []Finding {
 		all = append(all, c.withoutDouble(v, f, all))
 	}
 	all = append(all, c.attributes(v)...)
-	all = append(all, c.leakedPorts(v)...)
+	all = append(append(all, c.aside(node)...), c.leakedPorts(v)...)
 	for i := range all {
 		all[i].Node = node
 		if node == c.cluster.Control.Name && all[i].Command == updating {

@@ -45,6 +45,21 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
+// aside returns a finding for each instance that failed and was kept while another one was made for its node: the worker
+// that was to remove it has ended.
+func (c comparison) aside(node string) []Finding {
+	var all []Finding
+	for _, s := range c.seen.Aside[node] {
+		if c.seen.Time.Sub(s.Created) >= c.minAge {
+			all = append(all, Finding{
+				Kind: Orphan, Server: s.ID, Fix: Delete,
+				Detail: "an instance that failed was kept until another one was up, and not removed: " + s.ID,
+			})
+		}
+	}
+	return all
+}
+
 // replaced reports whether Slurm uses a node whose instance Terraform does not know: the cloud has another one of its
 // name, as after the restore of an older backup.
 func (v view) replaced() bool {

@@ -227,7 +227,10 @@ func (a *apply) postRest() bool {
 
 // post requests one change from the cloud.
 func (a *apply) post(c reconfigure.ResourceChange) {
-	u := &underWay{change: c, spec: a.preview.Plan.Desired[c.Node]}
+	u := &underWay{change: c, spec: a.preview.Plan.Desired[c.Node].Stored()}
+	if id := a.preview.Plan.Desired[c.Node].Avoid; id != "" {
+		a.cloud.avoided = append(a.cloud.avoided, id)
+	}
 	switch {
 	case c.Node == "":
 		a.terraform.shared = len(a.preview.Plan.Desired) > 0
@@ -489,7 +492,7 @@ func (a *apply) end() (reconfigure.Failures, error) {
 
 // leave leaves a change as the half says. A resource that all nodes share is either made or not.
 func (a *apply) leave(c reconfigure.ResourceChange) {
-	spec := a.preview.Plan.Desired[c.Node]
+	spec := a.preview.Plan.Desired[c.Node].Stored()
 	removes := c.Effect == reconfigure.EffectDelete || c.Effect == reconfigure.EffectReplace && a.half == Removed
 	switch {
 	case a.half == NotBegun || c.Node == "":

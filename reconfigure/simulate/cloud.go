@@ -31,6 +31,7 @@ type server struct {
 	silent            bool      // after a start by the cloud, slurmd does not start at boot
 	clean             bool      // its disk was cleaned for an image
 	lemon             bool      // it never answers
+	aside             bool      // it is kept while another one is made for its node
 	mark              string    // on its disk: the run of the job to which it was allocated
 	left              time.Time // the time at which a run of a job ended on its disk
 	disks             int       // the number of times its disk was made anew
@@ -60,9 +61,9 @@ func (w *World) server(id string) *server {
 	return nil
 }
 
-// serversOf returns the instances of a node, the oldest first.
+// serversOf returns the instances of a node, the oldest first, without those that are set aside.
 func (w *World) serversOf(node string) []*server {
-	return slices.DeleteFunc(slices.Clone(w.cloud.servers), func(s *server) bool { return s.node != node })
+	return slices.DeleteFunc(slices.Clone(w.cloud.servers), func(s *server) bool { return s.node != node || s.aside })
 }
 
 // create makes the cloud begin to create an instance.
@@ -251,6 +252,7 @@ func (w *World) view(s *server) reconfigure.Server {
 	return reconfigure.Server{
 		ID: s.id, Node: s.node, Status: w.status(s), Address: s.address, PortID: "port-of-" + s.id,
 		ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created, Host: w.host(s),
+		Aside: s.aside,
 	}
 }
 

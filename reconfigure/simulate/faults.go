@@ -23,6 +23,7 @@ const (
 	// as NotReached, but Terraform begins the change before it asks the cloud
 	NotSent        Fault = "not sent"
 	NotProven      Fault = "not proven"       // Terraform would change the instance that it should adopt
+	NeverAside     Fault = "never aside"      // the cloud sets the instance not aside
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
 	NotListed      Fault = "not listed"       // the cloud's list omits its instances; by id, the cloud finds them
 	OtherImage     Fault = "other image"      // changed by hand: Terraform would rebuild it too

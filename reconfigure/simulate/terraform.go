@@ -79,7 +79,9 @@ func (p *Provisioner) keep(nodes map[string]reconfigure.Spec) {
 	for node := range p.here(p.terraform.desired) {
 		delete(p.terraform.desired, node)
 	}
-	maps.Copy(p.terraform.desired, nodes)
+	for node, spec := range nodes {
+		p.terraform.desired[node] = spec.Stored()
+	}
 }
 
 // State returns the last applied map of nodes, and every instance in the state, also tainted ones.
@@ -236,7 +238,7 @@ func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChang
 // change returns the change that Terraform plans for a requested change, with no effect if there is nothing to do, and
 // whether it was requested.
 func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
-	r := p.terraform.state[c.Node]
+	r, spec := p.terraform.state[c.Node], c.Spec.Stored()
 	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
 	powers := c.Action == reconfigure.Start || c.Action == reconfigure.Stop
 	switch {
@@ -250,22 +252,49 @@ func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceC
 		return change, true
 	case r == nil || r.id == "":
 		return instanceChange(c.Node, reconfigure.EffectCreate), c.Action != reconfigure.Stop
-	case powers && (r.tainted || r.spec.Running() != c.Spec.Running() || p.struck(OtherTags, c.Node)):
+	case powers && (r.tainted || r.spec.Running() != spec.Running() || p.struck(OtherTags, c.Node)):
 		return instanceChange(c.Node, reconfigure.EffectUpdate), false
-	case powers && r.spec.Power != c.Spec.Power && c.Spec.Power == "":
+	case powers && r.spec.Power != spec.Power && spec.Power == "":
 		return instanceChange(c.Node, reconfigure.EffectStart), c.Action == reconfigure.Start
-	case powers && r.spec.Power != c.Spec.Power:
+	case powers && r.spec.Power != spec.Power:
 		return instanceChange(c.Node, reconfigure.EffectStop), c.Action == reconfigure.Stop
 	case powers:
 		return change, true
 	case r.tainted:
 		return instanceChange(c.Node, reconfigure.EffectReplace), true
-	case r.spec != c.Spec && !r.spec.Stopped():
+	case r.spec != spec && !r.spec.Stopped():
 		return instanceChange(c.Node, reconfigure.EffectRebuild), c.Action == reconfigure.Replace
 	case c.Action == reconfigure.Replace:
 		return instanceChange(c.Node, reconfigure.EffectReplace), true
 	}
 	return change, true
+}
+
+// ForgetInstances removes instances from the state, which keeps their ports.
+func (p *Provisioner) ForgetInstances(
+	ctx context.Context, desired map[string]reconfigure.Spec, nodes nodeset.NodeSet,
+) error {
+	end, err := p.work(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case p.ordered(StateLocked):
+		return stateLocked()
+	}
+	for node := range nodes.All() {
+		if r := p.terraform.state[node]; r != nil {
+			p.terraform.state[node] = &resource{spec: r.spec}
+		}
+	}
+	p.keep(desired)
+	p.log(p.called("forget"), nodes)
+	return nil
 }
 
 // Discard forgets a preview.

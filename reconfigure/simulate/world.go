@@ -21,6 +21,7 @@ const (
 	AfterRoom      Call = "room"
 	AfterApply     Call = "apply"
 	AfterAdopt     Call = "adopt"
+	AfterAside     Call = "set aside"
 	AfterWait      Call = "wait" // for SSH
 	AfterConfigure Call = "configure"
 )
@@ -50,6 +51,9 @@ type cloudState struct {
 	doubled   []string
 	ended     []string
 	hosts     bool // it names the hosts of instances
+	keeps     bool // it can set instances aside
+	// avoided has the ids of the instances on whose hosts others were not to be made.
+	avoided []string
 }
 
 // terraformState is Terraform's map of nodes, its states and its plans.
@@ -133,7 +137,7 @@ func (w *World) Deps() operation.Deps {
 	worker := &Worker{}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return &Provisioner{w, shard, worker} },
-		Cloud:       w, Quota: w, Images: w, Cleaner: w, Waiter: w, Configurer: w, Starter: w, Sums: w,
+		Cloud:       w.api(), Quota: w, Images: w, Cleaner: w, Waiter: w, Configurer: w, Starter: w, Sums: w,
 		Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) operation.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) operation.Commenter { return w },

@@ -411,6 +411,9 @@ func (u unopened) Adopt(
 ) (nodeset.NodeSet, reconfigure.Failures, error) {
 	return nodeset.NodeSet{}, nil, u.err
 }
+func (u unopened) ForgetInstances(context.Context, map[string]reconfigure.Spec, nodeset.NodeSet) error {
+	return u.err
+}
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
 func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {

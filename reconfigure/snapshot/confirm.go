@@ -59,3 +59,24 @@ func Confirm(
 	}
 	return all, gone, nil
 }
+
+// Divide divides the servers of nodes into their instances and those that are set aside. Nothing but their removal
+// concerns the latter.
+func Divide(servers map[string][]reconfigure.Server) (instances, aside map[string][]reconfigure.Server) {
+	kept := func(s reconfigure.Server) bool { return s.Aside }
+	instances, aside = maps.Clone(servers), map[string][]reconfigure.Server{}
+	for node, all := range servers {
+		if !slices.ContainsFunc(all, kept) {
+			continue
+		}
+		delete(instances, node)
+		for _, s := range all {
+			of := instances
+			if s.Aside {
+				of = aside
+			}
+			of[node] = append(of[node], s)
+		}
+	}
+	return instances, aside
+}

@@ -38,6 +38,7 @@ type Snapshot struct {
 	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state; see asMade
 	States     map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers    map[string][]reconfigure.Server             // by node, from the cloud, if asked for
+	Aside      map[string][]reconfigure.Server             // those that are set aside, likewise
 	StatePorts map[string]string                           // ids of the nodes' ports in Terraform's state, by node
 	Ports      map[string][]reconfigure.Port               // by node, from the cloud, if asked for
 	Sources    map[reconfigure.Source]reconfigure.Resolved // the current ids of declared names, if asked for
@@ -186,6 +187,7 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 			all, _, err := Confirm(ctx, servers, o.idsOf(s.Instances), o.Server)
 			return all, err
 		})
+		s.Servers, s.Aside = Divide(s.Servers)
 	}
 	if s.Ports = ports; cloud == nil {
 		cloud = noPorts

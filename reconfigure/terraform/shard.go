@@ -148,7 +148,11 @@ func (d *Driver) keep(ctx context.Context, p reconfigure.Plan) error {
 	if err != nil {
 		return err
 	}
-	return d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Desired, d.cfg.Workspace), known)
+	nodes := map[string]reconfigure.Spec{}
+	for node, spec := range reconfigure.InShard(p.Desired, d.cfg.Workspace) {
+		nodes[node] = spec.Stored()
+	}
+	return d.nodes().keep(ctx, d.cfg.Workspace, nodes, known)
 }
 
 // sharedOf returns the shared values in the default workspace's state, as `terraform state pull` prints it: the id of

@@ -30,7 +30,7 @@ locals {
   }
   # What an entry of a file may lack.
   absent = {
-    power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {}, metadata = {}, security_groups = []
+    power_state = "active", availability_zone = "", server_group = "", scheduler_hints = {}, avoid = "", metadata = {}, security_groups = []
   }
   ports = merge(
     {
@@ -95,10 +95,10 @@ resource "openstack_compute_instance_v2" "node" {
   availability_zone = each.value.availability_zone == "" ? null : each.value.availability_zone
 
   dynamic "scheduler_hints" {
-    for_each = each.value.server_group == "" && length(each.value.scheduler_hints) == 0 ? [] : [each.value]
+    for_each = each.value.server_group == "" && length(each.value.scheduler_hints) == 0 && each.value.avoid == "" ? [] : [each.value]
     content {
       group                 = scheduler_hints.value.server_group == "" ? null : scheduler_hints.value.server_group
-      additional_properties = scheduler_hints.value.scheduler_hints
+      additional_properties = merge(scheduler_hints.value.avoid == "" ? {} : { different_host = scheduler_hints.value.avoid }, scheduler_hints.value.scheduler_hints)
     }
   }
 

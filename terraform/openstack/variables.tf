@@ -12,7 +12,7 @@ variable "nodes" {
   description = <<-EOT
     The instances of a workspace, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
     `power_state` is shutoff or shelved_offloaded for a node that was stopped when it was idle.
-    `availability_zone`, `server_group` (an id), `scheduler_hints` and `metadata` are read when the instance is made.
+    `availability_zone`, `server_group` (an id), `scheduler_hints` and `metadata` are read when the instance is made, and so is `avoid`: the id of an instance that failed, on whose host the next one should not be made.
     `security_groups` (ids) are those of a port that somebody else has made; [] is the cluster's.
     `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
   EOT
@@ -28,6 +28,7 @@ variable "nodes" {
     availability_zone = optional(string, "")
     server_group      = optional(string, "")
     scheduler_hints   = optional(map(string), {})
+    avoid             = optional(string, "")
     metadata          = optional(map(string), {})
   }))
   default  = {}

@@ -277,5 +277,10 @@ func (s *Shard) Adopt(
 	return adopted, failures, nil
 }
 
+// ForgetInstances returns an error: no machine is set aside.
+func (s *Shard) ForgetInstances(context.Context, map[string]reconfigure.Spec, nodeset.NodeSet) error {
+	return errors.New("a machine is not forgotten")
+}
+
 // Discard does nothing.
 func (s *Shard) Discard(reconfigure.Preview) error { return nil }

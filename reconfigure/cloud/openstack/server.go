@@ -131,6 +131,7 @@ func view(s server) reconfigure.Server {
 		ID: s.ID, Node: s.Name, Status: reconfigure.ServerStatus(s.Status), Fault: fault(s), Address: address(s.Addresses),
 		ImageID: s.Image.ID, FlavorID: s.Flavor.ID, Zone: s.Zone, Group: s.Metadata[groupKey], Created: s.Created,
 		Host: cmp.Or(s.Host, s.HostID), Metadata: foreign(s.Metadata), Adopted: s.Metadata[portKey] != "",
+		Aside: s.Metadata[asideKey] != "",
 	}
 }
 

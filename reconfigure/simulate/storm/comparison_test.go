@@ -161,3 +161,15 @@ func TestStormOfComparisons(t *testing.T) {
 	faults := append(nodeFaults(), simulate.NeverRemoved, simulate.SlurmRefuses, simulate.LostCreate)
 	blowWith(t, compares, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
 }
+
+// TestStormOfInstancesThatAreKept runs storms in which instances fail often, on a cloud that can set them aside.
+func TestStormOfInstancesThatAreKept(t *testing.T) {
+	kinds := []string{
+		"jobs need", "node fault", "jobs need", "kill now", "time passes", "jobs end on", "Slurm gives up", "update",
+		"jobs need", "node fault", "builds are slow", "kill", "cluster fault",
+	}
+	faults := slices.Repeat([]simulate.Fault{simulate.Lemon, simulate.NoSSH, simulate.Unhealthy}, 3)
+	faults = append(faults, simulate.NeverAside, simulate.NoValidHost, simulate.NeverRemoved)
+	set := func(s *storm) { s.looks, s.keeps = &looks{every: 5 * time.Minute}, true }
+	blowWith(t, set, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
+}

@@ -239,7 +239,7 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 	d := l.deps
 	deps := operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return terraform{l, d.Provisioner(shard), shard} },
-		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota},
+		Cloud:       l.api(d.Cloud), Quota: quota{l, d.Quota},
 		Images: images{l, d.Images}, Cleaner: cleaner{l, d.Cleaner}, Waiter: waiter{l, d.Waiter},
 		Configurer: ansible{l, d.Configurer}, Starter: starter{l, d.Starter}, Sums: diary{l}, Recorder: diary{l},
 		Health:    diary{l},
@@ -410,6 +410,14 @@ func (t terraform) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure
 	return t.Provisioner.Preview(ctx, p)
 }
 
+func (t terraform) ForgetInstances(
+	ctx context.Context, desired map[string]reconfigure.Spec, nodes nodeset.NodeSet,
+) error {
+	defer t.runs(simulate.Terraform)()
+	defer t.did("forgot " + nodes.String())
+	return t.Provisioner.ForgetInstances(ctx, desired, nodes)
+}
+
 func (t terraform) Discard(p reconfigure.Preview) error {
 	t.alive()
 	return t.Provisioner.Discard(p)
@@ -570,6 +578,25 @@ func (c cloud) RemoveServer(ctx context.Context, id, name string, before time.Ti
 	c.takes(c.pace)
 	defer c.did("deleted " + id)
 	return c.Cloud.RemoveServer(ctx, id, name, before)
+}
+
+// keeper is a cloud that can set instances aside.
+type keeper struct {
+	cloud
+	operation.Keeper
+}
+
+func (k keeper) SetAside(ctx context.Context, id string) error {
+	k.takes(k.pace)
+	defer k.did("set aside " + id)
+	return k.Keeper.SetAside(ctx, id)
+}
+
+func (l *life) api(c operation.Cloud) operation.Cloud {
+	if k, keeps := c.(operation.Keeper); keeps {
+		return keeper{cloud{l, c}, k}
+	}
+	return cloud{l, c}
 }
 
 type quota struct {

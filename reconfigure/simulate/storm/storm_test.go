@@ -38,6 +38,7 @@ type storm struct {
 	perState int
 	idle     reconfigure.WhenIdle
 	falls    bool                 // the group has fallbacks
+	keeps    bool                 // the cloud can set instances aside
 	limit    int                  // the maximum of nodes that exist at a time; 0: none
 	queue    *queue               // the jobs of a partition with `fresh: job` over the group; nil: it has none
 	since    map[string]time.Time // the time at which Slurm began to power a node up or down
@@ -223,6 +224,9 @@ func begin(set func(*storm)) *storm {
 	set(s)
 	s.declared = s.stormy(1, "v1")
 	s.world = simulate.NewWorld(s.declared)
+	if s.keeps {
+		s.world.CanSetAside()
+	}
 	s.world.Have(append([]string{"ctl"}, s.declared.Persistent().Names()...)...)
 	time.Sleep(time.Minute)
 	return s

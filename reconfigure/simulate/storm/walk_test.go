@@ -18,7 +18,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // declared returns a cluster of a control node and one node group, of image v1.
@@ -192,6 +194,24 @@ func scenes() map[string]scene {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoValidHost, "p4")
 				w.Order(simulate.NoSSH, "p5")
+			},
+		},
+		"resume that comes at the second try, with the first one set aside": {
+			was: forgiving(declared(1, 5)), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5")},
+			prepare: func(w *simulate.World) {
+				w.CanSetAside()
+				w.PowersUp("p3", "p4", "p5")
+				w.Order(simulate.Lemon, "p3", "p5")
+			},
+		},
+		"resume that fails twice, with the first one set aside": {
+			was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare: func(w *simulate.World) {
+				w.CanSetAside()
+				w.PowersUp("p3", "p4")
+				w.Order(simulate.NoSSH, "p3")
 			},
 		},
 		"resume that comes at the second try": {
@@ -735,6 +755,7 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 		if _, err := p.worker(0); err != nil {
 			t.Fatalf("killed at moment %d, when it had just %s; the next one: %v", moment, l.last, err)
 		}
+		p.removeAside()
 		diff := cmp.Diff(want, p.view())
 		p.nothingMore()
 		time.Sleep(time.Hour) // until the batchers of the killed worker have given up waiting
@@ -747,6 +768,26 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 				moment, l.last, diff, p.world.Calls(), p.outcomes())
 		}
 	})
+}
+
+// removeAside removes the instances that a killed worker has set aside, if the comparison of the sources would remove
+// them.
+func (p *play) removeAside() {
+	p.Helper()
+	l := newLife(p.world, p.book)
+	site := l.site(p.cluster())
+	seen, err := site.Observe(p.Context(), snapshot.Scope{Servers: true})
+	if err != nil {
+		p.Fatal(err)
+	}
+	findings := reconcile.Compare(p.cluster(), seen, reconcile.Busy{}, 0, reconfigure.CloudCommands{})
+	for _, f := range reconcile.Unattended(p.cluster(), seen, findings) {
+		if f.Kind == reconcile.Orphan && len(seen.Aside[f.Node]) > 0 {
+			if err := l.deps.Cloud.RemoveServer(p.Context(), f.Server, f.Node, time.Now().Add(time.Hour)); err != nil {
+				p.Error(err)
+			}
+		}
+	}
 }
 
 // nothingMore checks that another worker has nothing to do.
