@@ -166,7 +166,7 @@ func TestStormOfComparisons(t *testing.T) {
 func TestStormOfInstancesThatAreKept(t *testing.T) {
 	kinds := []string{
 		"jobs need", "node fault", "jobs need", "kill now", "time passes", "jobs end on", "Slurm gives up", "update",
-		"jobs need", "node fault", "builds are slow", "kill", "cluster fault",
+		"jobs need", "Slurm gives up", "cluster fault", "kill", "jobs need", "kill",
 	}
 	faults := slices.Repeat([]simulate.Fault{simulate.Lemon, simulate.NoSSH, simulate.Unhealthy}, 3)
 	faults = append(faults, simulate.NeverAside, simulate.NoValidHost, simulate.NeverRemoved)

@@ -393,6 +393,9 @@ func (s *storm) those(d step, states ...string) []string {
 
 // need makes Slurm power up nodes for jobs, with one call.
 func (s *storm) need(d step) {
+	if s.keeps {
+		s.world.Order(simulate.Lemon, d.nodes...)
+	}
 	if nodes := s.those(d, "IDLE+CLOUD+POWERED_DOWN"); len(nodes) > 0 {
 		s.world.PowersUp(nodes...)
 		r := ask(reconfigure.Resume, nodes...)
