@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 )
 
 // placements are checks of availability zones, server groups and scheduler hints. The cloud has one zone with one host.
@@ -41,6 +42,7 @@ func placements() []check {
 					message: "Invalid input for field/attribute policy. Value: far-away. 'far-away' is not one of " +
 						"['anti-affinity', 'affinity', 'soft-anti-affinity', 'soft-affinity']"}))
 		}},
+		{name: "a port is detached from a stopped server", run: detached},
 		{name: "a hint that no filter of the scheduler reads is accepted", run: func(s *session) error {
 			body := s.server("{small}", "")
 			a, err := s.want(http.StatusAccepted, http.MethodPost, "compute/servers",
@@ -101,4 +103,32 @@ func antiAffinity(s *session) error {
 			"message": "No valid host was found. There are not enough hosts available."}),
 		has("the group", listed, object{"name": "check", "policy": "anti-affinity", "rules": object{},
 			"project_id": s.ids["{project}"]}))
+}
+
+// detached detaches the only port of a server, which Nova does soon after its answer.
+func detached(s *session) error {
+	if err := s.running(); err != nil {
+		return err
+	}
+	if err := s.story(step{`{"os-stop":null}`, []string{"ACTIVE", "SHUTOFF"}}); err != nil {
+		return err
+	}
+	const path = "compute/servers/{server}/os-interface"
+	body, err := s.get(path)
+	if err != nil {
+		return err
+	}
+	port := text(first(body, "interfaceAttachments"), "port_id")
+	if _, err := s.want(http.StatusAccepted, http.MethodDelete, path+"/"+port, ""); err != nil {
+		return err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		body, err := s.get(path)
+		if left := items(body, "interfaceAttachments"); err != nil || len(left) == 0 {
+			again, e := s.call(http.MethodDelete, path+"/"+port, "")
+			return errors.Join(err, e, same("detached again", http.StatusNotFound, again.status))
+		} else if time.Now().After(end) {
+			return fmt.Errorf("the server still has %v", left)
+		}
+	}
 }

@@ -74,6 +74,8 @@ type Fault struct {
 	// Server is a pattern, in the syntax of path.Match, for the name of the server that the call makes or concerns, or
 	// of the port that it makes.
 	Server string `json:"server,omitempty"`
+	// Zone limits a fault that strikes where a server is built to the builds in a zone, that is on its host.
+	Zone string `json:"zone,omitempty"`
 	// Call is a method and route as Cloud.Calls lists them, or the end of one: "POST servers", "POST
 	// servers/{id}/action rebuild". Without it, a fault that acts on calls applies to every call for the server,
 	// and QuotaExceeded to the server's creation.
@@ -139,6 +141,8 @@ func (fs *Faults) check(f Fault) (Fault, error) {
 	switch {
 	case !f.Kind.onBuild() && !f.Kind.onCall() && !f.Kind.onDelete():
 		return f, fmt.Errorf("unknown kind %q", f.Kind)
+	case f.Zone != "" && !f.Kind.onBuild():
+		return f, fmt.Errorf("%s does not strike where a server is built, so it has no zone", f.Kind)
 	case f.Server == "" && f.Call == "":
 		return f, errors.New("neither a server nor a call is given")
 	case f.Kind.onBuild() && f.Call != "" && !slices.Contains([]string{createServerPattern, rebuildLabel}, f.Call):
@@ -239,12 +243,12 @@ type buildFaults struct {
 }
 
 // onBuild returns all faults of a build.
-func (fs *Faults) onBuild(call, server string) buildFaults {
+func (fs *Faults) onBuild(call, server, zone string) buildFaults {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	b := buildFaults{flags: make(map[string]bool)}
 	for _, o := range fs.orders {
-		if !o.Kind.onBuild() || !o.strike(call, server) {
+		if !o.Kind.onBuild() || o.Zone != "" && o.Zone != zone || !o.strike(call, server) {
 			continue
 		}
 		switch o.Kind {

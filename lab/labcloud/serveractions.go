@@ -182,7 +182,7 @@ func (c *Cloud) rebuild(r *request, s *server) (reply, error) {
 	set(&s.name, args.Name)
 	set(&s.description, args.Description)
 	set(&s.metadata, args.Metadata)
-	s.build = c.faults.onBuild(r.label, s.name)
+	s.build = c.faults.onBuild(r.label, s.name, s.zone)
 	s.note(r, "rebuild")
 	c.beginRebuild(r.Context(), s)
 	answer := accepted(object{"server": c.rebuildView(r, s)})

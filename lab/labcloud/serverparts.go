@@ -37,6 +37,7 @@ func (c *Cloud) serverPartRoutes() []route {
 		part("DELETE "+path+"tags/{tag}", withTags(deleteTag)),
 		part("GET "+path+"os-interface", listInterfaces),
 		part("GET "+path+"os-interface/{port}", showInterface),
+		part("DELETE "+path+"os-interface/{port}", c.detachInterface),
 		part("GET "+path+"os-volume_attachments", func(*request, *server) (reply, error) {
 			return ok(object{"volumeAttachments": []object{}}), nil
 		}),
@@ -184,6 +185,25 @@ func showInterface(r *request, s *server) (reply, error) {
 		}
 	}
 	return reply{}, notFound("", "Port id %s could not be found.", r.PathValue("port"))
+}
+
+// detachInterface detaches a port of a stopped server. Nova also detaches those of running ones, which would have to be
+// unplugged from the machine.
+func (c *Cloud) detachInterface(r *request, s *server) (reply, error) {
+	if err := s.checkLock(); err != nil {
+		return reply{}, err
+	}
+	i := slices.IndexFunc(s.ports, func(p *port) bool { return p.id == r.PathValue("port") })
+	if i < 0 {
+		return reply{}, notFound("", "Port id %s could not be found.", r.PathValue("port"))
+	}
+	if err := s.checkState("detach_interface", vmStopped); err != nil {
+		return reply{}, err
+	}
+	p := s.ports[i]
+	s.ports = slices.Delete(slices.Clone(s.ports), i, i+1)
+	c.disconnect([]*port{p})
+	return accepted(nil), nil
 }
 
 // actionView shows one entry of a server's history.

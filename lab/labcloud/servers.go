@@ -303,7 +303,7 @@ func (c *Cloud) createServer(r *request) (reply, error) {
 	if s.ports, err = c.connect(s.id, wanted, groups); err != nil {
 		return reply{}, err
 	}
-	s.build = c.faults.onBuild(r.label, s.name)
+	s.build = c.faults.onBuild(r.label, s.name, s.zone)
 	c.claim(s, s.flavor)
 	c.servers.add(s.id, s)
 	s.note(r, "create")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
@@ -139,5 +141,32 @@ func checkAgain(t *testing.T, node string) {
 	lab.Do(t, "check-nodes", node)
 	if state := lab.State(t, node); strings.Contains(state, "DRAIN") {
 		t.Errorf("%s is %s after it has passed", node, state)
+	}
+}
+
+// TestABadHostCostsNoJob has a host of the cloud that breaks each node, and that the cloud's scheduler prefers. Each
+// node comes up on another host at its second attempt, so that no job is requeued.
+func TestABadHostCostsNoJob(t *testing.T) {
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.Reconfigure["retries"] = 1 })
+	lab.Order(t, labcloud.Fault{Kind: labcloud.FullDisk, Server: "w*", Zone: cluster.ZoneUsual, Count: 1000})
+	nodes := []string{"w10", "w11", "w12"}
+	var jobs []string
+	for _, node := range nodes {
+		jobs = append(jobs, lab.Job(t, "--nodelist="+node, "--wrap=true"))
+	}
+	for _, job := range jobs {
+		lab.AwaitJob(t, job, "COMPLETED")
+	}
+	lab.AssertNeverRestarted(t, jobs...)
+	for _, node := range nodes {
+		lab.Eventually(t, failurePatience, func() (bool, string) {
+			var zones []string
+			for _, s := range lab.Servers() {
+				if s.Name == node {
+					zones = append(zones, s.Zone)
+				}
+			}
+			return slices.Equal(zones, []string{cluster.ZoneOther}), fmt.Sprintf("the instances of %s are in %q", node, zones)
+		})
 	}
 }
