@@ -187,6 +187,10 @@ func (b *bench) takes(node string) provision.Order {
 	return provision.Take{Target: b.target(reconfigure.Adopt, node)}
 }
 
+func (b *bench) forgets(node string) provision.Order {
+	return provision.Forget{Target: b.target(reconfigure.Remove, node)}
+}
+
 // asked is an order under way.
 type asked struct {
 	came    chan struct{} // closed with the result
@@ -504,6 +508,23 @@ func TestUnknownInstanceIsRemovedBeforeAnotherIsMade(t *testing.T) {
 		}
 		b.finished("p3")
 		b.want("orphans", 0, len(b.Orphans()))
+	})
+}
+
+// TestForgetLeavesTheInstanceInTheCloud forgets two instances, one of them while the state is locked by somebody else.
+func TestForgetLeavesTheInstanceInTheCloud(t *testing.T) {
+	test(t, func(b *bench) {
+		b.Have("p3", "p4")
+		ids := b.IDs()
+		b.want("error", nil, b.all(b.forgets("p3"))[0].err)
+		b.want("instance", ids["p3"], b.IDs()["p3"])
+		b.want("p3 in the state", "", b.Node("p3").Instance.ID)
+		b.want("calls", []string{"forget p3"}, b.Calls())
+		b.Order(simulate.StateLocked)
+		if err := b.all(b.forgets("p4"))[0].err; reconfigure.ClassOf(err) != reconfigure.ClassLocked {
+			b.Errorf("while the state is locked: %v", err)
+		}
+		b.want("p4 in the state", ids["p4"], b.Node("p4").Instance.ID)
 	})
 }
 

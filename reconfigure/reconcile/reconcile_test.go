@@ -295,6 +295,12 @@ func TestFindings(t *testing.T) {
 		},
 		"orphan, young":     {func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, nil},
 		"orphan, of no age": {func(o *observation) { o.Servers["n2"] = []reconfigure.Server{{ID: "stray"}} }, nil},
+		"set aside, and its worker has ended": {func(o *observation) {
+			o.Aside = map[string][]reconfigure.Server{"n2": {{ID: "failed", Created: o.Time.Add(-time.Hour)}}}
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "failed", Fix: Delete}}},
+		"set aside just now": {func(o *observation) {
+			o.Aside = map[string][]reconfigure.Server{"n2": {{ID: "failed", Created: o.Time.Add(time.Second - minAge)}}}
+		}, nil},
 		"orphan that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)

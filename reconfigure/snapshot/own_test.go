@@ -3,6 +3,8 @@ package snapshot
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -34,5 +36,21 @@ func TestWhichServerIsANodesOwn(t *testing.T) {
 				t.Errorf("%q, %v; lost: %v", own.ID, there, s.Lost("n1"))
 			}
 		})
+	}
+}
+
+func TestInstancesThatAreSetAsideAreNoInstancesOfTheNode(t *testing.T) {
+	one, failed, last := reconfigure.Server{ID: "1"}, reconfigure.Server{ID: "2", Aside: true}, reconfigure.Server{ID: "3"}
+	listed := map[string][]reconfigure.Server{"n1": {one, failed, last}, "n2": {one}, "n3": {failed}}
+	instances, aside := Divide(listed)
+	want := map[string][]reconfigure.Server{"n1": {one, last}, "n2": {one}}
+	if diff := cmp.Diff(want, instances); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string][]reconfigure.Server{"n1": {failed}, "n3": {failed}}, aside); diff != "" {
+		t.Errorf("set aside (-want +got):\n%s", diff)
+	}
+	if len(listed["n1"]) != 3 {
+		t.Errorf("the list has changed: %+v", listed)
 	}
 }

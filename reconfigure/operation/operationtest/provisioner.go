@@ -53,6 +53,7 @@ func TestProvisioner(t *testing.T, new func(t *testing.T, late bool) Provisioner
 		"a node fails alone":     provisionerRule.failsAlone,
 		"refusal":                provisionerRule.refusal,
 		"interrupt and adoption": provisionerRule.adoption,
+		"an instance is let go":  provisionerRule.forgets,
 		"a context that is done": provisionerRule.done,
 	} {
 		t.Run(name, func(t *testing.T) { rule(provisionerRule{t, new(t, name == "interrupt and adoption")}) })
@@ -242,6 +243,26 @@ func (p provisionerRule) refusal() {
 	}
 	p.wantDesired(first.Desired)
 	p.wantSame(before, p.Control, p.Nodes[0])
+}
+
+// forgets removes an instance from the state, twice. The cloud keeps it, and nothing else changes.
+func (p provisionerRule) forgets() {
+	a, b := p.Nodes[0], p.Nodes[1]
+	first := p.plan(nil, reconfigure.Create, 1, p.Control, a, b)
+	first.Shared = true
+	p.apply(p.preview(first))
+	before, left := p.Servers(), maps.Clone(first.Desired)
+	delete(left, a)
+	for range 2 {
+		if err := p.Provisioner.ForgetInstances(p.Context(), left, nodeset.Of(a)); err != nil {
+			p.Fatal(err)
+		}
+	}
+	p.wantSame(before, p.Control, a, b)
+	p.wantDesired(left)
+	if is := p.instances(); is[a].ID != "" || is[b].ID == "" || is[p.Control].ID == "" {
+		p.Errorf("after %s was forgotten, the state has %+v", a, is)
+	}
 }
 
 // adoption interrupts Terraform when the servers are ACTIVE. They are tainted in the state, and are adopted. A server
