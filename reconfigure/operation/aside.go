@@ -85,7 +85,9 @@ func (o *operation) removeAside() {
 func (o *Operator) keepsAside(nodes nodeset.NodeSet, listed map[string][]reconfigure.Server) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	maps.DeleteFunc(o.aside, func(node string, _ []reconfigure.Server) bool { return nodes.Empty() || nodes.Contains(node) })
+	maps.DeleteFunc(o.aside, func(node string, _ []reconfigure.Server) bool {
+		return nodes.Empty() || nodes.Contains(node)
+	})
 	maps.Copy(o.aside, listed)
 }
 

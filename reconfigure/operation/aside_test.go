@@ -116,8 +116,8 @@ func TestNoInstanceIsKept(t *testing.T) {
 	}
 }
 
-// TestInstanceThatWasKeptGoesIfThereIsNoOtherRoom gives the cloud no room while the instance is kept. The job needs all of
-// its nodes, and p4 must not be given up.
+// TestInstanceThatWasKeptGoesIfThereIsNoOtherRoom gives the cloud no room while the instance is kept. The job needs
+// all of its nodes, and p4 must not be given up.
 func TestInstanceThatWasKeptGoesIfThereIsNoOtherRoom(t *testing.T) {
 	keeping(t, func(l *lab) {
 		l.resumes(9*time.Minute, 1, "p4")

@@ -37,7 +37,7 @@ type Take struct {
 	Server reconfigure.Server // zero: the one that the cloud has
 }
 
-// Forget removes the node's instance from Terraform's state. The instance stays in the cloud, and the port in the state.
+// Forget removes the node's instance, and not its port, from Terraform's state. The cloud keeps both.
 type Forget struct{ Target }
 
 // Shared changes the shared resources, and the entries of the nodes without their own orders.

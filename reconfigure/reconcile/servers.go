@@ -45,8 +45,8 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
-// aside returns a finding for each instance that failed and was kept while another one was made for its node: the worker
-// that was to remove it has ended.
+// aside returns a finding for each instance that failed and was kept while another one was made for its node: the
+// worker that was to remove it has ended.
 func (c comparison) aside(node string) []Finding {
 	var all []Finding
 	for _, s := range c.seen.Aside[node] {

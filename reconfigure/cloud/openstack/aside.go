@@ -34,7 +34,8 @@ func (c *Client) SetAside(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := servers.UpdateMetadata(ctx, c.compute, id, servers.MetadataOpts{asideKey: "failed"}).Extract(); err != nil {
+	mark := servers.MetadataOpts{asideKey: "failed"}
+	if _, err := servers.UpdateMetadata(ctx, c.compute, id, mark).Extract(); err != nil {
 		return c.failed("mark server "+id+" of", err)
 	}
 	return nil
