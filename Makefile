@@ -207,7 +207,7 @@ screenshots: ## draw the pictures of the page in docs/ with Chromium, from a sim
 	EIFFEL_SCREENSHOTS='$(CURDIR)/docs' go test -count 1 -run TestScreenshots ./reconfigure/web
 
 .PHONY: bench
-bench: tools ## measure ratios on this machine, and write docs/how-it-works/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)
+bench: tools ## measure ratios on this machine, and write docs/how-it-works/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10 --release trixie': see --help)
 	go run ./bench $(if $(ONLY),--only '$(ONLY)') $(SIZES)
 
 # It needs 14 GiB of free memory.

@@ -9,11 +9,13 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -25,6 +27,7 @@ type bench struct {
 	begun    time.Time
 	checkout string
 	chosen   []benchmark
+	release  string // of Debian, on the lab's machines
 	sizes    sizes
 
 	real  *lab          // nil: not started
@@ -64,7 +67,7 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 	if b.real != nil {
 		return b.real, nil
 	}
-	paths, err := tools.Find(b.checkout)
+	paths, variables, err := b.machines(ctx, b.release)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +81,31 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 	b.say("start a lab and deploy a cluster")
 	b.real, err = start(ctx, cluster.Config{
 		Name: labName, Gateway: netip.MustParsePrefix("10.66.0.1/24"), Checkout: b.checkout, Tools: paths, Groups: groups,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Variables: variables, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}, declared)
 	return b.real, err
+}
+
+// The Debian releases of a lab's machines.
+const (
+	bookworm = "bookworm" // with Slurm 22.05
+	trixie   = "trixie"   // with Slurm 24.11
+)
+
+// machines returns the tools for machines of a Debian release, whose image it builds if needed, and the site's variables
+// for them.
+func (b *bench) machines(ctx context.Context, release string) (paths tools.Paths, variables string, err error) {
+	paths, err = tools.Find(b.checkout)
+	if err != nil || release == bookworm {
+		return paths, "", err
+	}
+	base := image.Base{Release: release}
+	paths.Image = filepath.Join(filepath.Dir(paths.Image), release+"-sysvinit")
+	if !base.IsCurrent(paths.Image) {
+		b.say("build the image of Debian 13")
+		err = base.Build(ctx, paths.Image)
+	}
+	return paths, "slurm_cgroup_conf: CgroupPlugin=disabled\n", err // these machines have no control groups
 }
 
 // start starts a lab and deploys its cluster, with a changed declaration.

@@ -65,6 +65,11 @@ func flags() []cli.Flag {
 			Name:  "only",
 			Usage: "measure only these, and write no page but that of scale: " + strings.Join(names(), ", "),
 		},
+		&cli.StringFlag{
+			Name: "release", Value: bookworm,
+			Usage: "the Debian release of the lab's machines: " + bookworm + " (Slurm 22.05), or " + trixie +
+				" (Slurm 24.11), of which no page is written",
+		},
 		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
 		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},
 		&cli.IntFlag{Name: "reimages", Value: 16, Usage: "reimage: nodes together"},
@@ -180,7 +185,13 @@ func measure(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}}
+	b := &bench{
+		out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, release: c.String("release"),
+		sites: map[int]*site{},
+	}
+	if b.release != bookworm && b.release != trixie {
+		return fmt.Errorf("--release %s: it is %s or %s", b.release, bookworm, trixie)
+	}
 	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
 		straggle: c.Int("straggle"), idle: c.Int("idle"), launch: c.Int("launch"), short: c.Int("short"),
@@ -210,7 +221,7 @@ func measure(c *cli.Context) (err error) {
 	page.took = time.Since(b.begun)
 	failed = append(failed, page.broken(c.NumFlags() == 0)...)
 	fmt.Fprint(c.App.Writer, page.text())
-	if d := documentOf(only); d != nil {
+	if d := documentOf(only); d != nil && (b.release == bookworm || d == &thousand) {
 		file := filepath.Join(checkout, "docs", "how-it-works", d.file)
 		failed = append(failed, os.WriteFile(file, []byte(page.markdown(*d)), 0o644))
 	}

@@ -19,8 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/lab/image"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
 // published is how long AWS ParallelCluster needs for a number of nodes, from zero into the scheduler, as its project
@@ -133,25 +131,15 @@ func (b *bench) scaleLab(ctx context.Context, group cluster.NodeGroup) (*lab, er
 		}
 		b.real = nil
 	}
-	paths, err := tools.Find(b.checkout)
+	paths, variables, err := b.machines(ctx, trixie)
 	if err != nil {
 		return nil, err
-	}
-	base := image.Base{Release: "trixie"}
-	paths.Image = filepath.Join(filepath.Dir(paths.Image), "trixie-sysvinit")
-	if !base.IsCurrent(paths.Image) {
-		b.say("build the image of Debian 13")
-		if err := base.Build(ctx, paths.Image); err != nil {
-			return nil, err
-		}
 	}
 	b.say("start a lab and deploy a cluster of up to %d nodes", group.MaxNodes)
 	return start(ctx, cluster.Config{
 		Name: labName, Gateway: netip.MustParsePrefix("10.66.0.1/20"), Checkout: b.checkout, Tools: paths,
-		Groups: []cluster.NodeGroup{cluster.Group("base", "base", 1, 1), group},
-		// These machines have no control groups.
-		Variables: "slurm_cgroup_conf: CgroupPlugin=disabled\n",
-		Log:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Groups:    []cluster.NodeGroup{cluster.Group("base", "base", 1, 1), group},
+		Variables: variables, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}, func(d cluster.Declaration) cluster.Declaration {
 		d = declared(d)
 		d.Slurm.ResumeTimeout = 1800

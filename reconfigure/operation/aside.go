@@ -15,8 +15,8 @@ import (
 
 // setAside keeps the instance of a failed attempt, stopped, and reports whether it does. Its host may be the cause, and
 // the cloud's scheduler, which prefers the host with the most room, would choose the same host again for the next
-// attempt. The state of Terraform forgets the instance first: a worker that ends in between leaves an unknown instance,
-// which the next run for the node removes.
+// attempt. An instance that Slurm uses is left alone. The state of Terraform forgets the instance first: a worker that
+// ends in between leaves an unknown instance, which the next run for the node removes.
 func (o *operation) setAside(failure error) bool {
 	cloud, keeps := o.deps().Cloud.(Keeper)
 	id := o.instance.ID
@@ -28,7 +28,13 @@ func (o *operation) setAside(failure error) bool {
 	defer cancel()
 	err := o.hasRoom(ctx)
 	if err == nil {
+		err = o.unused(ctx)
+	}
+	if err == nil {
 		_, err = o.ask(ctx, o.forgets())
+	}
+	if err == nil { // again, since the state may have been locked for long
+		err = o.unused(ctx)
 	}
 	if err == nil {
 		err = cloud.SetAside(ctx, id)
@@ -51,6 +57,12 @@ func (o *operation) hasRoom(ctx context.Context) error {
 		return err
 	}
 	return provision.Shortage(room.In(o.shard()), o.attempted(o.round.Plan.Desired[o.change.Node]).FlavorID)
+}
+
+// unused returns an error if a job runs or may start on the instance, or if that is unknown.
+func (o *operation) unused(ctx context.Context) error {
+	state, err := o.state(ctx)
+	return provision.InUse(o.instance.Instance, state, err)
 }
 
 // crowded reports whether the cloud has no room while an instance is set aside: its host may be the only one with room.

@@ -136,3 +136,17 @@ func TestInstanceThatWasKeptGoesIfThereIsNoOtherRoom(t *testing.T) {
 		l.wantNoneLeft()
 	})
 }
+
+// TestInstanceWithAJobIsNotSetAside has an image whose slurmd starts at boot. The instance does not answer the control
+// host, and its job runs.
+func TestInstanceWithAJobIsNotSetAside(t *testing.T) {
+	keeping(t, func(l *lab) {
+		l.Clear(simulate.Lemon)
+		l.Order(simulate.NoSSH, "p3")
+		l.Order(simulate.StartsByItself, "p3")
+		l.carry()
+		l.wantNever("forget", "set aside", "apply delete")
+		l.wantNote("it is not retried: its instance could not be removed: left alone: a job runs on it")
+		l.want("lost jobs", []string(nil), l.Lost())
+	})
+}
