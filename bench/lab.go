@@ -92,8 +92,8 @@ const (
 	trixie   = "trixie"   // with Slurm 24.11
 )
 
-// machines returns the tools for machines of a Debian release, whose image it builds if needed, and the site's variables
-// for them.
+// machines returns the tools for machines of a Debian release, whose image it builds if needed, and the variables that
+// they need.
 func (b *bench) machines(ctx context.Context, release string) (paths tools.Paths, variables string, err error) {
 	paths, err = tools.Find(b.checkout)
 	if err != nil || release == bookworm {

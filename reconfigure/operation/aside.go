@@ -65,8 +65,9 @@ func (o *operation) unused(ctx context.Context) error {
 	return provision.InUse(o.instance.Instance, state, err)
 }
 
-// crowded reports whether the cloud has no room while an instance is set aside: its host may be the only one with room.
-func (o *operation) crowded(err error) bool {
+// lacksRoomBeside reports whether the cloud has no room while an instance is set aside. Its host may be the only one
+// with room.
+func (o *operation) lacksRoomBeside(err error) bool {
 	return o.aside != "" && reconfigure.ClassOf(err).NoRoom() && o.term.ctx.Err() == nil
 }
 

@@ -25,9 +25,9 @@ func (o *operation) attempts(first func() error) error {
 	for {
 		began := time.Now()
 		err := try()
-		crowded := o.crowded(err)
-		fallsBack := !crowded && o.fallsBack(err)
-		if err == nil || !crowded && !fallsBack && !o.retries(err, retries, time.Since(began)) {
+		alone := o.lacksRoomBeside(err) // the next attempt is made without the instance that is set aside
+		fallsBack := !alone && o.fallsBack(err)
+		if err == nil || !alone && !fallsBack && !o.retries(err, retries, time.Since(began)) {
 			return err
 		}
 		o.failLife(err)
@@ -36,7 +36,7 @@ func (o *operation) attempts(first func() error) error {
 			o.note("it is not retried: " + problem.Error())
 			return err
 		}
-		if crowded {
+		if alone {
 			o.note("tried again without the instance that was kept: " + said(err))
 		} else if fallsBack {
 			o.fallback, o.fallbacks = o.fallbacks[0], o.fallbacks[1:]

@@ -60,8 +60,7 @@ func Confirm(
 	return all, gone, nil
 }
 
-// Divide divides the servers of nodes into their instances and those that are set aside. Nothing but their removal
-// concerns the latter.
+// Divide divides the servers of nodes into their instances and those that are set aside, which are only removed.
 func Divide(servers map[string][]reconfigure.Server) (instances, aside map[string][]reconfigure.Server) {
 	kept := func(s reconfigure.Server) bool { return s.Aside }
 	instances, aside = maps.Clone(servers), map[string][]reconfigure.Server{}

@@ -169,7 +169,8 @@ func TestStormOfInstancesThatAreKept(t *testing.T) {
 		"jobs need", "Slurm gives up", "cluster fault", "kill", "jobs need", "kill",
 	}
 	faults := slices.Repeat([]simulate.Fault{simulate.Lemon, simulate.NoSSH, simulate.Unhealthy}, 3)
-	faults = append(faults, simulate.StartsByItself, simulate.StartsByItself, simulate.NeverAside, simulate.NoValidHost, simulate.NeverRemoved)
+	faults = append(faults, simulate.StartsByItself, simulate.StartsByItself, simulate.NeverAside, simulate.NoValidHost,
+		simulate.NeverRemoved)
 	set := func(s *storm) { s.looks, s.keeps = &looks{every: 5 * time.Minute}, true }
 	blowWith(t, set, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
 }
