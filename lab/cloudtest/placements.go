@@ -105,7 +105,8 @@ func antiAffinity(s *session) error {
 			"project_id": s.ids["{project}"]}))
 }
 
-// detached detaches the only port of a server, which Nova does soon after its answer.
+// detached detaches the only port of a server, which Nova does soon after its answer. It gives the same answer for a
+// port that is not attached.
 func detached(s *session) error {
 	if err := s.running(); err != nil {
 		return err
@@ -126,7 +127,7 @@ func detached(s *session) error {
 		body, err := s.get(path)
 		if left := items(body, "interfaceAttachments"); err != nil || len(left) == 0 {
 			again, e := s.call(http.MethodDelete, path+"/"+port, "")
-			return errors.Join(err, e, same("detached again", http.StatusNotFound, again.status))
+			return errors.Join(err, e, same("detached again", http.StatusAccepted, again.status))
 		} else if time.Now().After(end) {
 			return fmt.Errorf("the server still has %v", left)
 		}

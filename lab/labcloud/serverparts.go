@@ -188,21 +188,19 @@ func showInterface(r *request, s *server) (reply, error) {
 }
 
 // detachInterface detaches a port of a stopped server. Nova also detaches those of running ones, which would have to be
-// unplugged from the machine.
+// unplugged from the machine. Like Nova, it accepts a port that is not attached: nova-compute notices it later.
 func (c *Cloud) detachInterface(r *request, s *server) (reply, error) {
 	if err := s.checkLock(); err != nil {
 		return reply{}, err
 	}
-	i := slices.IndexFunc(s.ports, func(p *port) bool { return p.id == r.PathValue("port") })
-	if i < 0 {
-		return reply{}, notFound("", "Port id %s could not be found.", r.PathValue("port"))
-	}
 	if err := s.checkState("detach_interface", vmStopped); err != nil {
 		return reply{}, err
 	}
-	p := s.ports[i]
-	s.ports = slices.Delete(slices.Clone(s.ports), i, i+1)
-	c.disconnect([]*port{p})
+	if i := slices.IndexFunc(s.ports, func(p *port) bool { return p.id == r.PathValue("port") }); i >= 0 {
+		p := s.ports[i]
+		s.ports = slices.Delete(slices.Clone(s.ports), i, i+1)
+		c.disconnect([]*port{p})
+	}
 	return accepted(nil), nil
 }
 

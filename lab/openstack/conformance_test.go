@@ -41,7 +41,7 @@ func defaults() labcloud.Config {
 }
 
 // start starts a cloud without machines for a test.
-func start(t testing.TB) {
+func start(t testing.TB) *Cloud {
 	t.Helper()
 	needs.Lab(t)
 	cfg := defaults()
@@ -49,10 +49,14 @@ func start(t testing.TB) {
 	c, err := New(t.Context(), cfg, nil)
 	check(t, err)
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.Errors())
+		}
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
+	return c
 }
 
 func check(t testing.TB, err error) {

@@ -94,6 +94,8 @@ func (r *runner) obey(ctx context.Context, order string) error {
 		return r.kill(ctx, what)
 	case "start":
 		return r.again(ctx, what)
+	case "host":
+		return r.addHost(ctx, what)
 	case "tokens":
 		seconds, err := strconv.Atoi(what)
 		if err != nil {
@@ -126,7 +128,7 @@ func (r *runner) start(ctx context.Context, out io.Writer) error {
 		}},
 		{"users and endpoints", r.addIdentities},
 		{"Placement, Glance, Neutron, Nova", r.startServices},
-		{"a host for servers", r.awaitHost},
+		{"a host for servers", func(ctx context.Context) error { return r.awaitHost(ctx, FirstHost) }},
 		{"images, flavors, a network", r.addResources},
 	} {
 		begun := time.Now()
@@ -248,7 +250,7 @@ func (r *runner) startServices(ctx context.Context) error {
 		r.service("neutron", "neutron-server", r.config("neutron/neutron.conf"), r.config("neutron/ml2.ini")),
 		r.service("nova-conductor", "nova-conductor", r.config("nova/nova.conf")),
 		r.service("nova-scheduler", "nova-scheduler", r.config("nova/nova.conf")),
-		r.service("nova-compute", "/usr/bin/python3", "-m", "eiffel_compute", r.config("nova/nova.conf")),
+		r.startHost(FirstHost),
 		r.wsgi("nova-api", p.Compute, "/usr/bin/nova-api-wsgi"),
 	)
 	return errors.Join(err, r.await(ctx, p.Placement, p.Image, p.Network, p.Compute))

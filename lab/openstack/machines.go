@@ -20,15 +20,24 @@ type machines struct {
 	labcloud.Hypervisor
 
 	mu    sync.Mutex
-	specs map[string]labcloud.Machine
+	specs map[string]placed
 	on    map[string]bool
+	// broken has the names of the machines that booted on each broken host.
+	broken map[string][]string
 	// stuck has channels by name, each of which is closed when boots of machines with this name may continue.
 	stuck map[string]chan struct{}
 }
 
+// placed is a machine on a host.
+type placed struct {
+	labcloud.Machine
+	Host string
+}
+
 func newMachines(h labcloud.Hypervisor) *machines {
 	return &machines{
-		Hypervisor: h, specs: map[string]labcloud.Machine{}, on: map[string]bool{}, stuck: map[string]chan struct{}{},
+		Hypervisor: h, specs: map[string]placed{}, on: map[string]bool{}, broken: map[string][]string{},
+		stuck: map[string]chan struct{}{},
 	}
 }
 
@@ -40,7 +49,7 @@ func serve(m *machines) (*http.Server, string, error) {
 	}
 	mux := http.NewServeMux()
 	for pattern, do := range map[string]func(context.Context, string, io.Reader) (string, error){
-		"GET /{$}": m.list, "PUT /{id}": m.boot, "DELETE /{id}": m.destroy, "GET /{id}/console": m.console,
+		"GET /{id}/machines": m.list, "PUT /{id}": m.boot, "DELETE /{id}": m.destroy, "GET /{id}/console": m.console,
 		"POST /{id}/start": m.start, "POST /{id}/stop": m.stop,
 		"POST /{id}/reboot": m.reboot(false), "POST /{id}/reset": m.reboot(true),
 	} {
@@ -58,22 +67,32 @@ func serve(m *machines) (*http.Server, string, error) {
 	return server, "http://" + listener.Addr().String(), nil
 }
 
-// list returns the existing machines, and whether each is switched on.
-func (m *machines) list(context.Context, string, io.Reader) (string, error) {
+// list returns the machines of a host, and whether each is switched on.
+func (m *machines) list(_ context.Context, host string, _ io.Reader) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	text, err := json.Marshal(m.on)
+	on := map[string]bool{}
+	for id, spec := range m.specs {
+		if spec.Host == host {
+			on[id] = m.on[id]
+		}
+	}
+	text, err := json.Marshal(on)
 	return string(text), err
 }
 
 // boot makes a machine with a fresh disk, also for a rebuild by Nova, which destroys the old machine first.
 func (m *machines) boot(ctx context.Context, id string, body io.Reader) (string, error) {
-	var spec labcloud.Machine
+	var spec placed
 	if err := json.NewDecoder(body).Decode(&spec); err != nil {
 		return "", err
 	}
 	m.mu.Lock()
 	stuck := m.stuck[spec.Name]
+	if names, broken := m.broken[spec.Host]; broken {
+		m.broken[spec.Host] = append(names, spec.Name)
+		spec.Flags = map[string]bool{labcloud.FlagFullDisk: true}
+	}
 	m.mu.Unlock()
 	if stuck != nil {
 		select {
@@ -82,20 +101,20 @@ func (m *machines) boot(ctx context.Context, id string, body io.Reader) (string,
 			return "", ctx.Err()
 		}
 	}
-	if err := m.Boot(ctx, spec); err != nil {
+	if err := m.Boot(ctx, spec.Machine); err != nil {
 		return "", err
 	}
 	m.set(id, spec, true)
 	return "", nil
 }
 
-func (m *machines) set(id string, spec labcloud.Machine, on bool) {
+func (m *machines) set(id string, spec placed, on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.specs[id], m.on[id] = spec, on
 }
 
-func (m *machines) spec(id string) (labcloud.Machine, error) {
+func (m *machines) spec(id string) (placed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	spec, ok := m.specs[id]
@@ -108,7 +127,7 @@ func (m *machines) spec(id string) (labcloud.Machine, error) {
 func (m *machines) start(ctx context.Context, id string, _ io.Reader) (string, error) {
 	spec, err := m.spec(id)
 	if err == nil {
-		err = m.Boot(ctx, spec)
+		err = m.Boot(ctx, spec.Machine)
 	}
 	if err == nil {
 		m.set(id, spec, true)

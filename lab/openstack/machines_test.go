@@ -3,6 +3,7 @@ package openstack
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestMachinesAreCalledByNova(t *testing.T) {
 		}
 		return string(text)
 	}
-	const spec = `{"ID":"1","Name":"node01","ImageID":"i",` +
+	const spec = `{"Host":"compute1","ID":"1","Name":"node01","ImageID":"i",` +
 		`"Addresses":[{"MAC":"fa:16:3e:00:00:01","Prefix":"10.73.0.9/24","Gateway":""}]}`
 	for _, step := range []struct{ method, path, body, want, then string }{
 		{"PUT", "/1", spec, "", `{"1":true}`},
@@ -43,7 +44,7 @@ func TestMachinesAreCalledByNova(t *testing.T) {
 		if got := call(step.method, step.path, step.body); got != step.want {
 			t.Errorf("%s %s: %q, want %q", step.method, step.path, got, step.want)
 		}
-		if got := call("GET", "", ""); got != step.then {
+		if got := call("GET", "/compute1/machines", ""); got != step.then {
 			t.Errorf("after %s %s: %s, want %s", step.method, step.path, got, step.then)
 		}
 	}
@@ -59,7 +60,23 @@ func TestMachinesAreCalledByNova(t *testing.T) {
 	default:
 	}
 	release()
-	if got := <-booted; got != "" || call("GET", "", "") != `{"2":true}` {
-		t.Errorf("after the release: %q, %s", got, call("GET", "", ""))
+	if got := <-booted; got != "" || call("GET", "/compute1/machines", "") != `{"2":true}` {
+		t.Errorf("after the release: %q, %s", got, call("GET", "/compute1/machines", ""))
+	}
+
+	over := c.BreakHost("compute2")
+	for _, host := range []string{"compute1", "compute2"} {
+		if got := call("PUT", "/"+host, strings.Replace(spec, "compute1", host, 1)); got != "" {
+			t.Error(got)
+		}
+		if got := m.specs[host].Flags[labcloud.FlagFullDisk]; got != (host == "compute2") {
+			t.Errorf("the file system of the machine on %s is full: %v", host, got)
+		}
+	}
+	if got := call("GET", "/compute2/machines", ""); got != `{"compute2":true}` {
+		t.Errorf("compute2 has the machines %s", got)
+	}
+	if got := over(); !slices.Equal(got, []string{"node01"}) {
+		t.Errorf("the machines of the broken host are %q", got)
 	}
 }

@@ -89,35 +89,6 @@ func (r *runner) addIdentities(ctx context.Context) error {
 		roles.AssignOpts{UserID: user.ID, ProjectID: project.ID}).ExtractErr()
 }
 
-// awaitHost waits until the scheduler has a host for a server.
-func (r *runner) awaitHost(ctx context.Context) error {
-	provider, err := openstack.AuthenticatedClient(ctx, Admin())
-	if err != nil {
-		return err
-	}
-	placement, err := openstack.NewPlacementV1(provider, gophercloud.EndpointOpts{Region: Region})
-	if err != nil {
-		return err
-	}
-	compute, err := openstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: Region})
-	if err != nil {
-		return err
-	}
-	placement.Microversion, compute.Microversion = "1.29", "2.79"
-	return r.until(ctx, "a host", func() bool {
-		var candidates struct {
-			Requests []any `json:"allocation_requests"`
-		}
-		_, err := placement.Get(ctx, placement.ServiceURL("allocation_candidates?resources=VCPU:1"), &candidates, nil)
-		if err != nil || len(candidates.Requests) == 0 {
-			return false
-		}
-		var hosts struct{ Hypervisors []any }
-		_, err = compute.Get(ctx, compute.ServiceURL("os-hypervisors"), &hosts, nil)
-		return err == nil && len(hosts.Hypervisors) > 0
-	})
-}
-
 // addResources adds flavors and images as the administrator, and the networks as the project's user.
 func (r *runner) addResources(ctx context.Context) error {
 	admin, err := openstack.AuthenticatedClient(ctx, Admin())

@@ -23,7 +23,8 @@ func (c *Cloud) servers(ctx context.Context) ([]labcloud.Server, error) {
 			Flavor           struct {
 				Name string `json:"original_name"`
 			}
-			Image     any // "" for a server booted from a volume
+			Zone      string `json:"OS-EXT-AZ:availability_zone"`
+			Image     any    // "" for a server booted from a volume
 			Addresses map[string][]struct{ Addr netip.Addr }
 			Created   time.Time
 			Fault     struct{ Message string }
@@ -35,7 +36,7 @@ func (c *Cloud) servers(ctx context.Context) ([]labcloud.Server, error) {
 	var list []labcloud.Server
 	for _, s := range answer.Servers {
 		server := labcloud.Server{ID: s.ID, Name: s.Name, Status: s.Status, Task: s.Task, Flavor: s.Flavor.Name,
-			Created: s.Created, Fault: s.Fault.Message}
+			Zone: s.Zone, Created: s.Created, Fault: s.Fault.Message}
 		if image, ok := s.Image.(map[string]any); ok {
 			server.Image, _ = image["id"].(string)
 		}

@@ -61,7 +61,7 @@ func suites() []suite {
 		{name: "conformance-labcloud", parts: []part{{name: "labcloud"}}, packages: []string{"./lab/labcloud"},
 			run: "TestItAnswersAsOpenStackDoes"},
 		{name: "conformance-openstack", packages: []string{"./lab/openstack"}, environ: []string{large},
-			run: "TestItAnswersAsTheLabsChecksSay|TestItLeavesNothingWhenItIsKilled",
+			run: "TestItAnswersAsTheLabsChecksSay|TestItLeavesNothingWhenItIsKilled|TestWhichHostTheSchedulerChooses",
 			parts: []part{
 				{"Keystone", "keystone", ""}, {"Placement", "placement-api", ""}, {"Glance", "glance-api", ""},
 				{"Neutron", "neutron-server", ""}, {"Nova, with its fake driver", "nova-api", ""},

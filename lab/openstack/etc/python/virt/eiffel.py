@@ -43,13 +43,14 @@ class Driver(fake.FakeDriver):
     def init_host(self, host):
         # The machines outlive this process.
         super().init_host(host)
-        for uuid, on in json.loads(call("GET", "")).items():
+        for uuid, on in json.loads(call("GET", host, "machines")).items():
             state = power_state.RUNNING if on else power_state.SHUTDOWN
             self.instances[uuid] = fake.FakeInstance(uuid, state, uuid)
 
     def spawn(self, context, instance, image_meta, injected_files, admin_password, allocations, network_info=None,
               block_device_info=None, power_on=True, accel_info=None):
         call("PUT", instance.uuid, body={
+            "Host": self._host,
             "ID": instance.uuid,
             "Name": instance.display_name,
             "Addresses": addresses(network_info),

@@ -1,0 +1,89 @@
+package clouds_test
+
+import (
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+// secondHost adds a host in another zone, which the scheduler prefers since it is empty, until the test ends.
+func secondHost(t *testing.T) (host string) {
+	t.Helper()
+	if real == nil {
+		t.Skip("labcloud has a host for each zone: the packages failure and grow run this there")
+	}
+	const name = "compute2"
+	remove, err := real.AddHost(t.Context(), name, cluster.ZoneOther)
+	check(t, err)
+	t.Cleanup(func() {
+		if err := remove(withoutEnd(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// zoneOf returns the zone of a node's only server, which says on which host it is.
+func zoneOf(t *testing.T, node string) string {
+	t.Helper()
+	s, ok := lab.Server(node)
+	if !ok {
+		t.Fatalf("the cloud has no server %s", node)
+	}
+	return s.Zone
+}
+
+func TestABadHostCostsNoJob(t *testing.T) {
+	scenario(t, "a host that the scheduler prefers breaks each server: the next attempt is on another host, and no job "+
+		"is requeued")
+	bad := secondHost(t)
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.Reconfigure["retries"] = 1 })
+	over := real.BreakHost(bad)
+	job := lab.Job(t, "--nodelist=node[02-03]", "--nodes=2", harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
+	broken := over()
+	if len(broken) == 0 {
+		t.Errorf("no server was on %s: the test proves nothing", bad)
+	}
+	t.Logf("broken on %s: %q", bad, broken)
+	for _, node := range broken {
+		if got := zoneOf(t, node); got != cluster.ZoneUsual {
+			t.Errorf("%s is in zone %s", node, got)
+		}
+	}
+	t.Log(lab.OnControl(t, "reconfigure", "hosts"))
+	lab.LetGo(t, "node02")
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AssertNeverRestarted(t, job)
+	awaitPeace(t)
+}
+
+func TestPlacement(t *testing.T) {
+	scenario(t, "a zone is declared, then a server group that keeps nodes apart: each node is on such a host")
+	secondHost(t)
+	for _, change := range []struct {
+		name     string
+		declare  func(*cluster.NodeGroup)
+		expected func(a, b string) bool
+	}{
+		{"the usual zone", func(g *cluster.NodeGroup) { g.Zone = cluster.ZoneUsual },
+			func(a, b string) bool { return a == cluster.ZoneUsual && b == cluster.ZoneUsual }},
+		{"the other zone", func(g *cluster.NodeGroup) { g.Zone = cluster.ZoneOther },
+			func(a, b string) bool { return a == cluster.ZoneOther && b == cluster.ZoneOther }},
+		{"apart", func(g *cluster.NodeGroup) { g.ServerGroup = "anti-affinity" },
+			func(a, b string) bool { return a != b }},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			lab.Redeclare(t, func(d *cluster.Declaration) { change.declare(&d.NodeGroups[0]) })
+			job := lab.Job(t, "--nodelist=node[02-03]", "--nodes=2", harness.Until)
+			lab.AwaitJob(t, job, "RUNNING")
+			if a, b := zoneOf(t, "node02"), zoneOf(t, "node03"); !change.expected(a, b) {
+				t.Errorf("node02 is in zone %s, node03 in %s", a, b)
+			}
+			lab.LetGo(t, "node02")
+			lab.AwaitJob(t, job, "COMPLETED")
+			awaitPeace(t)
+		})
+	}
+}
