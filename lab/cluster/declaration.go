@@ -81,7 +81,7 @@ type NodeGroup struct {
 	MinNodes int    `yaml:"min_nodes"`
 	MaxNodes int    `yaml:"max_nodes"`
 	Zone     string `yaml:"availability_zone,omitempty"`
-	// ServerGroup is the policy of the group's server group.
+	// ServerGroup is the name of a server group that exists.
 	ServerGroup string `yaml:"server_group,omitempty"`
 	// Fallbacks are flavors.
 	Fallbacks []string `yaml:"fallback_flavors,omitempty"`
