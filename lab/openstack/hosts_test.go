@@ -71,9 +71,12 @@ func TestWhichHostTheSchedulerChooses(t *testing.T) {
 			t.Errorf("a third server of the group: %q", got)
 		}
 		s.clear()
-		if soft := s.group("soft-anti-affinity"); s.zone(s.create("", soft)) == s.zone(s.create("", soft)) {
-			t.Error("two servers of the soft group are on one host")
-		} else if third := s.create("", soft); s.zone(third) == "" {
+		soft := s.group("soft-anti-affinity")
+		one, two = s.create("", soft), s.create("", soft)
+		if s.zone(one) == s.zone(two) {
+			t.Errorf("two servers of the soft group are in %s", s.zone(one))
+		}
+		if third := s.create("", soft); s.zone(third) == "" {
 			t.Error("a third server of the soft group has no host")
 		}
 		s.clear()
