@@ -46,19 +46,15 @@ func (r *runner) addHost(ctx context.Context, host string) error {
 
 // awaitHost waits until the scheduler can place a server on a host.
 func (r *runner) awaitHost(ctx context.Context, host string) error {
-	provider, err := openstack.AuthenticatedClient(ctx, Admin())
+	placement, err := newClient(ctx, Admin(), openstack.NewPlacementV1)
 	if err != nil {
 		return err
 	}
-	placement, err := openstack.NewPlacementV1(provider, gophercloud.EndpointOpts{Region: Region})
+	placement.Microversion = "1.29"
+	compute, err := newCompute(ctx, Admin())
 	if err != nil {
 		return err
 	}
-	compute, err := openstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: Region})
-	if err != nil {
-		return err
-	}
-	placement.Microversion, compute.Microversion = "1.29", "2.79"
 	return r.until(ctx, "host "+host, func() bool {
 		var known struct {
 			Providers []any `json:"resource_providers"`
@@ -90,15 +86,10 @@ func (c *Cloud) AddHost(ctx context.Context, host, zone string) (remove func(con
 	if err := c.order("host " + host); err != nil {
 		return nil, err
 	}
-	admin, err := openstack.AuthenticatedClient(ctx, Admin())
+	compute, err := newCompute(ctx, Admin())
 	if err != nil {
 		return nil, err
 	}
-	compute, err := openstack.NewComputeV2(admin, gophercloud.EndpointOpts{Region: Region})
-	if err != nil {
-		return nil, err
-	}
-	compute.Microversion = "2.79"
 	made, err := aggregates.Create(ctx, compute, aggregates.CreateOpts{Name: zone, AvailabilityZone: zone}).Extract()
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusConflict): // it has the host already

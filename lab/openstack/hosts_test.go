@@ -109,14 +109,11 @@ type scheduler struct {
 
 func newScheduler(t *testing.T, cloud *Cloud) *scheduler {
 	t.Helper()
-	region := gophercloud.EndpointOpts{Region: Region}
-	provider, err := openstack.AuthenticatedClient(t.Context(), Member(cloud.cfg))
-	check(t, err)
 	s := &scheduler{T: t}
-	s.compute, err = openstack.NewComputeV2(provider, region)
+	var err error
+	s.compute, err = newCompute(t.Context(), Member(cloud.cfg))
 	check(t, err)
-	s.compute.Microversion = "2.79"
-	image, err := openstack.NewImageV2(provider, region)
+	image, err := newClient(t.Context(), Member(cloud.cfg), openstack.NewImageV2)
 	check(t, err)
 	pages, err := images.List(image, images.ListOpts{Name: "node-v1"}).AllPages(t.Context())
 	check(t, err)

@@ -39,13 +39,31 @@ func Member(cfg labcloud.Config) gophercloud.AuthOptions {
 }
 func Admin() gophercloud.AuthOptions { return login("admin", password, "admin") }
 
+// newClient logs in and returns a client of one service.
+func newClient(
+	ctx context.Context, user gophercloud.AuthOptions,
+	service func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error),
+) (*gophercloud.ServiceClient, error) {
+	provider, err := openstack.AuthenticatedClient(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	return service(provider, gophercloud.EndpointOpts{Region: Region})
+}
+
+// newCompute logs in and returns a client of Nova.
+func newCompute(ctx context.Context, user gophercloud.AuthOptions) (*gophercloud.ServiceClient, error) {
+	client, err := newClient(ctx, user, openstack.NewComputeV2)
+	if err != nil {
+		return nil, err
+	}
+	client.Microversion = "2.79"
+	return client, nil
+}
+
 // addIdentities adds the services' endpoints, the project and its user.
 func (r *runner) addIdentities(ctx context.Context) error {
-	provider, err := openstack.AuthenticatedClient(ctx, Admin())
-	if err != nil {
-		return err
-	}
-	identity, err := openstack.NewIdentityV3(provider, gophercloud.EndpointOpts{Region: Region})
+	identity, err := newClient(ctx, Admin(), openstack.NewIdentityV3)
 	if err != nil {
 		return err
 	}
@@ -91,12 +109,7 @@ func (r *runner) addIdentities(ctx context.Context) error {
 
 // addResources adds flavors and images as the administrator, and the networks as the project's user.
 func (r *runner) addResources(ctx context.Context) error {
-	admin, err := openstack.AuthenticatedClient(ctx, Admin())
-	if err != nil {
-		return err
-	}
-	region := gophercloud.EndpointOpts{Region: Region}
-	compute, err := openstack.NewComputeV2(admin, region)
+	compute, err := newCompute(ctx, Admin())
 	if err != nil {
 		return err
 	}
@@ -107,7 +120,7 @@ func (r *runner) addResources(ctx context.Context) error {
 			return fmt.Errorf("flavor %s: %w", f.Name, err)
 		}
 	}
-	image, err := openstack.NewImageV2(admin, region)
+	image, err := newClient(ctx, Admin(), openstack.NewImageV2)
 	if err != nil {
 		return err
 	}
@@ -136,11 +149,7 @@ func addImage(ctx context.Context, client *gophercloud.ServiceClient, i labcloud
 }
 
 func (r *runner) addNetworks(ctx context.Context) error {
-	member, err := openstack.AuthenticatedClient(ctx, Member(r.Cloud))
-	if err != nil {
-		return err
-	}
-	client, err := openstack.NewNetworkV2(member, gophercloud.EndpointOpts{Region: Region})
+	client, err := newClient(ctx, Member(r.Cloud), openstack.NewNetworkV2)
 	if err != nil {
 		return err
 	}
@@ -165,11 +174,7 @@ func (r *runner) addNetworks(ctx context.Context) error {
 
 // AddImage adds a public image. An id that an earlier image had is rejected.
 func (c *Cloud) AddImage(ctx context.Context, i labcloud.Image) error {
-	admin, err := openstack.AuthenticatedClient(ctx, Admin())
-	if err != nil {
-		return err
-	}
-	client, err := openstack.NewImageV2(admin, gophercloud.EndpointOpts{Region: Region})
+	client, err := newClient(ctx, Admin(), openstack.NewImageV2)
 	if err != nil {
 		return err
 	}

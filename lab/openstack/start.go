@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
@@ -167,14 +166,8 @@ func (c *Cloud) client(ctx context.Context) (*gophercloud.ServiceClient, error) 
 	if c.compute != nil {
 		return c.compute, nil
 	}
-	provider, err := openstack.AuthenticatedClient(ctx, Member(c.cfg))
-	if err != nil {
-		return nil, err
-	}
-	c.compute, err = openstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: Region})
-	if err == nil {
-		c.compute.Microversion = "2.79"
-	}
+	var err error
+	c.compute, err = newCompute(ctx, Member(c.cfg))
 	return c.compute, err
 }
 

@@ -85,7 +85,7 @@ func TestAKilledInitLeavesNoDeclaration(t *testing.T) {
 	for killed := true; killed; steps++ {
 		dir := filepath.Join(t.TempDir(), "small")
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), "MAKE_SITE_IN="+dir, fmt.Sprint("STEPS=", steps))
+		cmd.Env = append(os.Environ(), "MAKE_SITE_IN="+dir, fmt.Sprint("STEPS=", steps), "TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 		killed = status.Signaled()

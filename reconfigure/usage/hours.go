@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -28,6 +29,7 @@ type Report struct {
 	Groups, Users map[string]Hours
 	// Instances is the number of instances, by group. A rebuilt instance counts again.
 	Instances map[string]int
+	Saved     map[string]Saved // by group
 }
 
 // Nobody is the user of the hours that belong to no job.
@@ -39,8 +41,8 @@ func NewReport(f Facts, since time.Time, group string) Report {
 	r := Report{
 		Since: since, Until: f.Now, Groups: map[string]Hours{}, Users: map[string]Hours{}, Instances: map[string]int{},
 	}
-	onNode := map[string][]Job{}
-	for _, j := range Jobs(f) {
+	jobs, onNode := Jobs(f), map[string][]Job{}
+	for _, j := range jobs {
 		nodes := j.Nodes
 		for _, l := range j.Instances {
 			nodes = nodes.Union(nodeset.Of(l.Node))
@@ -63,7 +65,17 @@ func NewReport(f Facts, since time.Time, group string) Report {
 		r.Instances[l.Group]++
 		r.count(l, onNode[l.Node], from, to)
 	}
+	r.Saved = savedSince(since, jobs, onNode, Ready(f.Lives, time.Time{}))
+	maps.DeleteFunc(r.Saved, func(name string, _ Saved) bool { return group != "" && name != group })
 	return r
+}
+
+// upSince returns when slurmd registered; the zero time: it has not.
+func upSince(l reconfigure.Life) time.Time {
+	if l.Plan == 0 { // the instance was found already running
+		return l.Made
+	}
+	return l.Registered
 }
 
 // count adds the hours of an instance in a period.
@@ -75,10 +87,7 @@ func (r Report) count(l reconfigure.Life, jobs []Job, from, to time.Time) {
 			waiting = append(waiting, j)
 		}
 	}
-	up := l.Registered
-	if l.Plan == 0 { // the instance was found already running
-		up = l.Made
-	}
+	up := upSince(l)
 	switch {
 	case up.IsZero() && (l.Ended() || l.Failed != ""):
 		r.divide(l.Group, waiting, to.Sub(from), func(h *Hours) *time.Duration { return &h.Wasted })

@@ -118,16 +118,36 @@ type row struct {
 	Idle      float64 `json:"idle_hours"`
 	Booting   float64 `json:"booting_hours"`
 	Wasted    float64 `json:"wasted_hours"`
+	// Of a group, see Saved.
+	AtOnce int      `json:"jobs_at_once,omitempty"`
+	Saved  *float64 `json:"saved_hours,omitempty"` // nil: unknown
 }
 
+// groups returns the rows of the groups, the largest first.
+func (r Report) groups() []row {
+	list := rows(r.Groups)
+	for i, x := range list {
+		s := r.Saved[x.Name]
+		list[i].Instances, list[i].AtOnce = r.Instances[x.Name], s.Jobs
+		if s.Wait > 0 {
+			saved := hours(s.Wait)
+			list[i].Saved = &saved
+		}
+	}
+	return list
+}
+
+// hours returns a duration in hours, with three decimals.
+func hours(d time.Duration) float64 { return math.Round(d.Hours()*1000) / 1000 }
+
 // rows returns hours by name, the largest first.
-func rows(all map[string]Hours, instances map[string]int) []row {
-	hours := func(d time.Duration) float64 { return math.Round(d.Hours()*1000) / 1000 }
+func rows(all map[string]Hours) []row {
 	list := []row{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		h := all[name]
 		list = append(list, row{
-			name, instances[name], hours(h.Total()), hours(h.Used), hours(h.Idle), hours(h.Booting), hours(h.Wasted),
+			Name: name, Total: hours(h.Total()), Used: hours(h.Used), Idle: hours(h.Idle), Booting: hours(h.Booting),
+			Wasted: hours(h.Wasted),
 		})
 	}
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.Total, a.Total) })
@@ -142,7 +162,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 		Until  time.Time `json:"until"`
 		Groups []row     `json:"groups"`
 		Users  []row     `json:"users"`
-	}{r.Since, r.Until, rows(r.Groups, r.Instances), rows(r.Users, nil)})
+	}{r.Since, r.Until, r.groups(), rows(r.Users)})
 }
 
 // Rows returns the hours of MarshalJSON's groups and users as a header and records; the column of says which they are
@@ -150,6 +170,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 func (r Report) Rows() [][]string {
 	records := [][]string{{
 		"of", "name", "instances", "total_hours", "used_hours", "idle_hours", "booting_hours", "wasted_hours",
+		"jobs_at_once", "saved_hours",
 	}}
 	add := func(of string, list []row) {
 		for _, x := range list {
@@ -160,11 +181,19 @@ func (r Report) Rows() [][]string {
 			for _, h := range []float64{x.Total, x.Used, x.Idle, x.Booting, x.Wasted} {
 				record = append(record, strconv.FormatFloat(h, 'f', -1, 64))
 			}
+			atOnce, saved := "", ""
+			if of == "group" {
+				atOnce = strconv.Itoa(x.AtOnce)
+			}
+			if x.Saved != nil {
+				saved = strconv.FormatFloat(*x.Saved, 'f', -1, 64)
+			}
+			record = append(record, atOnce, saved)
 			records = append(records, record)
 		}
 	}
-	add("group", rows(r.Groups, r.Instances))
-	add("user", rows(r.Users, nil))
+	add("group", r.groups())
+	add("user", rows(r.Users))
 	return records
 }
 
@@ -178,7 +207,9 @@ func (r Report) Write(w io.Writer, _ bool, width int) error {
 		return err
 	}
 	table := func(what string, list []row) [][]string {
-		lines := [][]string{{what, "INSTANCES", "TOTAL", "USED", "IDLE", "BOOTING", "WASTED"}}
+		lines := [][]string{{
+			what, "INSTANCES", "TOTAL", "USED", "IDLE", "BOOTING", "WASTED", "JOBS AT ONCE", "WAIT SAVED",
+		}}
 		for _, x := range list {
 			line := []string{x.Name, ""}
 			if x.Instances > 0 {
@@ -187,14 +218,22 @@ func (r Report) Write(w io.Writer, _ bool, width int) error {
 			for _, h := range []float64{x.Total, x.Used, x.Idle, x.Booting, x.Wasted} {
 				line = append(line, strconv.FormatFloat(h, 'f', 2, 64))
 			}
+			atOnce, saved := "", ""
+			if x.AtOnce > 0 {
+				atOnce = strconv.Itoa(x.AtOnce)
+			}
+			if x.Saved != nil {
+				saved = strconv.FormatFloat(*x.Saved, 'f', 2, 64)
+			}
+			line = append(line, atOnce, saved)
 			lines = append(lines, line)
 		}
 		return lines
 	}
-	if err := text.Table(w, table("GROUP", rows(r.Groups, r.Instances)), width); err != nil {
+	if err := text.Table(w, table("GROUP", r.groups()), width); err != nil {
 		return err
 	}
-	users := rows(r.Users, nil)
+	users := rows(r.Users)
 	for i, u := range users {
 		if u.Name == Nobody {
 			users[i].Name = "(no job)"

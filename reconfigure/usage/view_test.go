@@ -101,14 +101,20 @@ func TestReportForPrograms(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"groups":[{"name":"g","instances":2,"total_hours":0.037,"used_hours":0.007,`, `"users":[{"name":"","total_hours":`,
+		`"jobs_at_once":1,"saved_hours":0.006}`,
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %s in %s", want, b.String())
 		}
 	}
 	b.Reset()
-	if err := r.Write(&b, false, 0); err != nil || !strings.Contains(b.String(), "(no job)") {
-		t.Errorf("%v\n%s", err, b.String())
+	if err := r.Write(&b, false, 0); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"(no job)", "JOBS AT ONCE  WAIT SAVED\n", "1             0.01\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
 	}
 }
 
@@ -191,18 +197,20 @@ func TestVanished(t *testing.T) {
 // TestTheReportHasTheSameHoursInCSV compares CSV with JSON.
 func TestTheReportHasTheSameHoursInCSV(t *testing.T) {
 	report := Report{
-		Groups:    map[string]Hours{"standard": {Used: 90 * time.Minute, Idle: time.Hour}},
-		Instances: map[string]int{"standard": 2},
+		Groups:    map[string]Hours{"standard": {Used: 90 * time.Minute, Idle: time.Hour}, "gpu": {Used: time.Hour}},
+		Instances: map[string]int{"standard": 2, "gpu": 1},
+		Saved:     map[string]Saved{"standard": {Jobs: 12, Wait: 18 * time.Minute}, "gpu": {Jobs: 1}},
 		Users:     map[string]Hours{"ada, count": {Used: 90 * time.Minute}, Nobody: {Idle: time.Hour}},
 	}
 	var got strings.Builder
 	if err := csv.NewWriter(&got).WriteAll(report.Rows()); err != nil {
 		t.Fatal(err)
 	}
-	const want = `of,name,instances,total_hours,used_hours,idle_hours,booting_hours,wasted_hours
-group,standard,2,2.5,1.5,1,0,0
-user,"ada, count",,1.5,1.5,0,0,0
-user,,,1,0,1,0,0
+	const want = `of,name,instances,total_hours,used_hours,idle_hours,booting_hours,wasted_hours,jobs_at_once,saved_hours
+group,standard,2,2.5,1.5,1,0,0,12,0.3
+group,gpu,1,1,1,0,0,0,1,
+user,"ada, count",,1.5,1.5,0,0,0,,
+user,,,1,0,1,0,0,,
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)

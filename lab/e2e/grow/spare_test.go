@@ -3,13 +3,13 @@ package grow_test
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
-	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // TestASpareNodeIsUpBeforeItsJob declares a spare node. It comes up without a job and stays beyond SuspendTime, the
@@ -55,10 +55,10 @@ func TestASpareNodeIsUpBeforeItsJob(t *testing.T) {
 	if s, _ := lab.Server("b01"); s.ID != first.ID {
 		t.Errorf("the job runs on server %s, not on %s", s.ID, first.ID)
 	}
-	for _, r := range resumes(t, "b01") {
-		if len(r.Jobs) > 0 {
-			t.Errorf("request %d is for the jobs %v", r.ID, r.Jobs)
-		}
+	number, _ := strconv.ParseInt(job, 10, 64)
+	requests, err := lab.Journal(t).RequestsFor(t.Context(), number)
+	if err != nil || len(requests) > 0 {
+		t.Errorf("the job has the requests %v (%v)", requests, err)
 	}
 
 	lab.Redeclare(t, func(d *cluster.Declaration) {
@@ -66,6 +66,9 @@ func TestASpareNodeIsUpBeforeItsJob(t *testing.T) {
 	})
 	lab.LetGo(t, "b01")
 	lab.AwaitJob(t, job, "COMPLETED")
+	if report := lab.Do(t, "report", "--since", "1h"); !strings.Contains(report, "WAIT SAVED") {
+		t.Errorf("the report has no waiting that was saved:\n%s", report)
+	}
 	for _, node := range []string{"b01", "b02"} {
 		lab.Eventually(t, harness.IdlePatience, func() (bool, string) {
 			state, err := lab.NodeState(node)
@@ -95,19 +98,4 @@ func idleSince(t *testing.T, node string) time.Time {
 	}
 	t.Fatalf("Slurm does not say since when %s is idle", node)
 	return time.Time{}
-}
-
-// resumes returns the requests for the resume of a node, among the last ones.
-func resumes(t *testing.T, node string) (all []reconfiguring.Request) {
-	t.Helper()
-	requests, err := lab.Journal(t).Requests(t.Context(), 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range requests {
-		if r.Mode == reconfiguring.Resume && r.Nodes.Contains(node) {
-			all = append(all, r)
-		}
-	}
-	return all
 }

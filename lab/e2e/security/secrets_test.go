@@ -52,7 +52,7 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	call("evidence", "node04")
 	lab.AwaitJob(t, id, "COMPLETED")
 
-	crashed := crashing(t, "ansible-playbook")
+	crashed := crashing(t, "site.yml")
 	if code := call("deploy"); code == 0 {
 		t.Error("deploy succeeded although the playbook run crashed")
 	}
@@ -106,8 +106,9 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	search(t, secrets)
 }
 
-// crashing aborts the next program with a given name that starts on the control host. Until the result is called, the
-// limit of core files there is as high as possible.
+// crashing aborts the next program that starts on the control host with a file of this name as an argument. Until the
+// result is called, the limit of core files there is as high as possible. An earlier operation may have an
+// ansible-playbook of its own, which has started and waits for nodes: that one runs another playbook.
 func crashing(t *testing.T, name string) func() {
 	t.Helper()
 	var before unix.Rlimit
@@ -137,7 +138,7 @@ func crashing(t *testing.T, name string) func() {
 		t.Helper()
 		cancel()
 		if !<-done {
-			t.Errorf("no %s was aborted", name)
+			t.Errorf("no program with %s was aborted", name)
 		}
 		if err := unix.Setrlimit(unix.RLIMIT_CORE, &before); err != nil {
 			t.Error(err)
