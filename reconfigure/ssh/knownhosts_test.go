@@ -266,3 +266,16 @@ func (f *failing) KeepHostKeys(ctx context.Context, keys map[string][]string) er
 	}
 	return f.Keeper.KeepHostKeys(ctx, keys)
 }
+
+// TestTheSameKeyExchangeEverywhere reads the two files that call ssh themselves.
+func TestTheSameKeyExchangeEverywhere(t *testing.T) {
+	for _, file := range []string{"../../ansible/ansible.cfg", "../../slurmscripts/hand_over.sh.j2"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "KexAlgorithms="+keyExchange) {
+			t.Errorf("%s has no KexAlgorithms=%s", file, keyExchange)
+		}
+	}
+}
