@@ -58,7 +58,6 @@ func (b *bench) many(ctx context.Context) (report, error) {
 		return r, err
 	}
 	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
-	const before = 232600 * time.Millisecond // times of the first edition, for 50 nodes on 2 cores
 	r.rows = []row{
 		{
 			what: fmt.Sprintf("%d nodes at once, the first one registered", len(nodes)), measured: seconds(one),
@@ -73,7 +72,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 		{what: "CPU on the control host for each node", measured: seconds(cpu / time.Duration(len(nodes)))},
 	}
 	if len(nodes) == 50 {
-		r.rows[1].goal, r.rows[1].met, r.rows[1].value = "<= 58 s", all <= before/4, all.Seconds()
+		r.rows[1].value = all.Seconds()
 	}
 	r.details = splitTable([]split{steps})
 	return r, lab.release(ctx, nodes...)
