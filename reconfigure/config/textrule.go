@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"slices"
 	"strings"
 	"time"
@@ -22,12 +23,13 @@ type rule func(string) error
 
 // like requires that a regular expression matches the whole text.
 func like(pattern, otherwise string) rule {
-	whole := regexp.MustCompile(`^(?:` + pattern + `)$`)
+	// Most of a schema's rules have no text to check, and each call of Slurm reads the declaration.
+	whole := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) })
 	return func(s string) error {
 		switch {
 		case s == "":
 			return errors.New("is empty")
-		case !whole.MatchString(s):
+		case !whole().MatchString(s):
 			return fmt.Errorf("%q %s", s, otherwise)
 		}
 		return nil
