@@ -81,7 +81,7 @@ func (b *bench) one(ctx context.Context) (report, error) {
 	return r, lab.release(ctx, nodes...)
 }
 
-func middle(all []split, of func(split) time.Duration) time.Duration {
+func middle[T any](all []T, of func(T) time.Duration) time.Duration {
 	var some []time.Duration
 	for _, s := range all {
 		some = append(some, of(s))

@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
-	"sync"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
