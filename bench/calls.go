@@ -12,11 +12,10 @@ import (
 
 // callers compares many calls at once with as many bare starts of the same program.
 func (b *bench) callers(ctx context.Context) (report, error) {
-	n := b.sizes.callers
 	r := report{about: fmt.Sprintf(
-		"%d calls of `reconfigure resume --no-wait` at once, as Slurm's scripts make them, while a worker runs and the "+
+		"Many calls of `reconfigure resume --no-wait` at once, as Slurm's scripts make them, while a worker runs and the "+
 			"journal is paused. Compared with as many starts of `reconfigure version` at once. Each call has written its "+
-			"request durably when it ends. Medians of %d rounds.", n, rounds,
+			"request durably when it ends: all are in the journal. Medians of %d rounds.", rounds,
 	)}
 	s, err := b.site(ctx, b.sizes.clusters[0])
 	if err != nil {
@@ -29,52 +28,59 @@ func (b *bench) callers(ctx context.Context) (report, error) {
 	if err != nil {
 		return r, err
 	}
+	r.details = [][]string{{"callers", "what", "half of them", "99 of 100", "all", "CPU each"}}
+	for _, n := range b.sizes.callers {
+		row, details, err := s.callers(ctx, n)
+		if err != nil {
+			return r, err
+		}
+		r.rows, r.details = append(r.rows, row), append(r.details, details...)
+	}
+	if err := worker.end(); err != nil {
+		return r, err
+	}
+	return r, s.do(ctx, "continue")
+}
+
+// callers measures n callers, then cancels their requests.
+func (s *site) callers(ctx context.Context, n int) (r row, details [][]string, err error) {
 	before, err := s.journal.Pending(ctx)
 	if err != nil {
-		return r, err
+		return r, nil, err
 	}
 	var bare, calls []together
 	for range rounds {
 		t, err := atOnce(n, func(int) *exec.Cmd { return s.call(ctx, "version") })
 		if err != nil {
-			return r, err
+			return r, nil, err
 		}
 		bare = append(bare, t)
+		details = append(details, t.columns(n, "bare starts"))
 		t, err = atOnce(n, func(i int) *exec.Cmd { return s.call(ctx, "resume", "--no-wait", nodeName(1+i%s.size)) })
 		if err != nil {
-			return r, err
+			return r, nil, err
 		}
 		calls = append(calls, t)
+		details = append(details, t.columns(n, "calls"))
 	}
 	after, err := s.journal.Pending(ctx)
 	if err != nil {
-		return r, err
+		return r, nil, err
 	}
 	if lost := rounds*n - (len(after) - len(before)); lost != 0 {
-		return r, fmt.Errorf("%d requests are not in the journal", lost)
-	}
-	took, least := middle(calls, whole), middle(bare, whole)
-	all := times(took, least)
-	r.rows = []row{{
-		what: fmt.Sprintf("%d callers at once, until the last one has ended", n), measured: seconds(took),
-		beside: "bare starts " + seconds(least),
-		ratio:  ratio(all), goal: "<= 1.5", met: all <= 1.5,
-	}}
-	r.details = [][]string{
-		{"what", "half of them", "99 of 100", "all", "CPU each"},
-	}
-	for i := range rounds {
-		r.details = append(r.details, bare[i].columns("bare starts"), calls[i].columns("calls"))
-	}
-	if err := worker.end(); err != nil {
-		return r, err
+		return r, nil, fmt.Errorf("%d requests are not in the journal", lost)
 	}
 	for _, request := range after {
 		if err := s.journal.Cancel(ctx, request.ID); err != nil {
-			return r, err
+			return r, nil, err
 		}
 	}
-	return r, s.do(ctx, "continue")
+	took, least := middle(calls, whole), middle(bare, whole)
+	all := times(took, least)
+	return row{
+		what: fmt.Sprintf("%d callers at once, until the last one has ended", n), measured: seconds(took),
+		beside: "bare starts " + seconds(least), ratio: ratio(all), goal: "<= 1.5", met: all <= 1.5,
+	}, details, nil
 }
 
 // together has the times of processes that run at the same time.
@@ -86,10 +92,10 @@ type together struct {
 
 func whole(t together) time.Duration { return t.all }
 
-func (t together) columns(what string) []string {
+func (t together) columns(n int, what string) []string {
 	at := func(part float64) string { return seconds(t.each[int(part*float64(len(t.each)-1))]) }
 	return []string{
-		what, at(0.5), at(0.99), seconds(t.all), fmt.Sprintf("%.0f ms", float64(t.cpu.Milliseconds())/float64(len(t.each))),
+		fmt.Sprint(n), what, at(0.5), at(0.99), seconds(t.all), fmt.Sprintf("%.0f ms", float64(t.cpu.Milliseconds())/float64(len(t.each))),
 	}
 }
 

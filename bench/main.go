@@ -53,7 +53,7 @@ type sizes struct {
 	perState  int   // nodes in a Terraform state of these clusters
 	together  []int // sizes of the clusters whose nodes are all resumed in one request
 	reboots   int   // nodes of the largest of these clusters that reboot at once
-	callers   int   // calls at once
+	callers   []int // calls at once
 	scale     []int // nodes of a job array
 	deferring time.Duration
 }
@@ -91,7 +91,7 @@ func flags() []cli.Flag {
 		},
 		&cli.IntFlag{Name: "reboots", Value: 300, Usage: "together: reboots at once"},
 		&cli.IntSliceFlag{Name: "scale", Value: cli.NewIntSlice(250, 500, 1000), Usage: "scale: nodes of a job array"},
-		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
+		&cli.IntSliceFlag{Name: "callers", Value: cli.NewIntSlice(200, 1000), Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
 }
@@ -198,7 +198,7 @@ func measure(c *cli.Context) (err error) {
 		straggle: c.Int("straggle"), idle: c.Int("idle"), launch: c.Int("launch"), short: c.Int("short"),
 		rounds:   c.Int("rounds"),
 		clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
-		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.Int("callers"),
+		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.IntSlice("callers"),
 		deferring: c.Duration("deferring"), scale: c.IntSlice("scale"),
 	}
 	if err := adoptOrphans(); err != nil {
