@@ -95,7 +95,8 @@ func whole(t together) time.Duration { return t.all }
 func (t together) columns(n int, what string) []string {
 	at := func(part float64) string { return seconds(t.each[int(part*float64(len(t.each)-1))]) }
 	return []string{
-		fmt.Sprint(n), what, at(0.5), at(0.99), seconds(t.all), fmt.Sprintf("%.0f ms", float64(t.cpu.Milliseconds())/float64(len(t.each))),
+		fmt.Sprint(n), what, at(0.5), at(0.99), seconds(t.all),
+		fmt.Sprintf("%.0f ms", float64(t.cpu.Milliseconds())/float64(len(t.each))),
 	}
 }
 
