@@ -55,6 +55,7 @@ type lab struct {
 	*cluster.Lab
 	checkout string
 	journal  *journal.Journal
+	deployed time.Duration        // of the first deploy
 	woken    map[string]time.Time // when registered saw last that slurmctld powers up a node
 }
 
@@ -125,9 +126,11 @@ func start(
 	if err := l.Declare(change(l.Declaration)); err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	if err := l.call(ctx, "deploy"); err != nil {
 		return nil, err
 	}
+	l.deployed = time.Since(begun)
 	if l.journal, err = journal.Open(ctx, l.StateDir()); err != nil {
 		return nil, err
 	}

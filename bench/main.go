@@ -105,6 +105,7 @@ type benchmark struct {
 
 func benchmarks() []benchmark {
 	return []benchmark{
+		{"deploy", nil, (*bench).deploy},
 		{"one", oneGroups, (*bench).one},
 		{"commands", commandGroups, (*bench).commands},
 		{"idle", idleGroups, (*bench).idle},
