@@ -70,7 +70,7 @@ func flags() []cli.Flag {
 			Usage: "the Debian release of the lab's machines: " + bookworm + " (Slurm 22.05), or " + trixie +
 				" (Slurm 24.11), of which no page is written",
 		},
-		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
+		&cli.IntFlag{Name: "one", Value: 5, Usage: "one: how often a node is measured"},
 		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},
 		&cli.IntFlag{Name: "reimages", Value: 16, Usage: "reimage: nodes together"},
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},

@@ -7,8 +7,7 @@ import time
 from ansible.plugins.callback import CallbackBase
 
 # Ansible forks a process for each task of each host. A garbage collection in such a process visits all objects of its
-# parent, and so copies their memory; it takes a fifth of the time of a short task. Python runs one for every 700 new
-# objects by default.
+# parent, and so copies their memory. By default Python runs one for every 700 new objects.
 gc.freeze()
 gc.set_threshold(100_000)
 

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -21,14 +22,17 @@ const handedOver = 10 * time.Second
 // savedSince returns what idle instances saved the jobs that began since a time, by group. A job on several groups
 // counts for the one whose instances take longest.
 func savedSince(since time.Time, jobs []Job, onNode map[string][]Job, ready map[string]Typical) map[string]Saved {
-	saved := map[string]Saved{}
+	saved, used := map[string]Saved{}, map[string]uses{}
+	for node, all := range onNode {
+		used[node] = newUses(all)
+	}
 	for _, j := range jobs {
 		if !j.Asked.IsZero() || j.Started.IsZero() || j.Started.Before(since) {
 			continue
 		}
 		group, found := "", false
 		for _, l := range j.Instances {
-			if wasIdle(l, onNode[l.Node], j) && (!found || ready[l.Group].Median > ready[group].Median) {
+			if wasIdle(l, used[l.Node], j.Started) && (!found || ready[l.Group].Median > ready[group].Median) {
 				group, found = l.Group, true
 			}
 		}
@@ -43,15 +47,41 @@ func savedSince(since time.Time, jobs []Job, onNode map[string][]Job, ready map[
 }
 
 // wasIdle reports whether an instance was up and without a job before one began on it.
-func wasIdle(l reconfigure.Life, jobs []Job, began Job) bool {
-	before := began.Started.Add(-handedOver)
-	if up := upSince(l); up.IsZero() || up.After(before) {
-		return false
-	}
+func wasIdle(l reconfigure.Life, u uses, began time.Time) bool {
+	before := began.Add(-handedOver)
+	up := upSince(l)
+	return !up.IsZero() && !up.After(before) && !u.before(began).After(before)
+}
+
+// uses has the jobs of a node that began, by their start. until has the latest end of each job and those before it.
+type uses struct{ began, until []time.Time }
+
+func newUses(jobs []Job) uses {
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.Started.IsZero() })
+	slices.SortFunc(jobs, func(a, b Job) int { return a.Started.Compare(b.Started) })
+	var u uses
+	var last time.Time
 	for _, j := range jobs {
-		if !j.Started.IsZero() && j.Started.Before(began.Started) && (j.Ended.IsZero() || j.Ended.After(before)) {
-			return false
+		end := j.Ended
+		if end.IsZero() {
+			end = never
 		}
+		if end.After(last) {
+			last = end
+		}
+		u.began, u.until = append(u.began, j.Started), append(u.until, last)
 	}
-	return true
+	return u
+}
+
+// never is later than each end of a job.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// before returns the latest end of the jobs that began before a time; the zero time: none did.
+func (u uses) before(at time.Time) time.Time {
+	i, _ := slices.BinarySearchFunc(u.began, at, time.Time.Compare)
+	if i == 0 {
+		return time.Time{}
+	}
+	return u.until[i-1]
 }
