@@ -11,13 +11,9 @@ import (
 func (b *bench) deploy(ctx context.Context) (r report, err error) {
 	r.about = "`reconfigure deploy` of a new cluster: its network, its control node with slurmctld, and two compute nodes, " +
 		"until it has ended. Once."
-	other := &bench{
-		out: b.out, begun: b.begun, checkout: b.checkout, release: b.release, sizes: b.sizes,
-		// Each lab has one persistent node besides.
-		chosen: []benchmark{{groups: func(sizes) []cluster.NodeGroup {
-			return []cluster.NodeGroup{cluster.Group("second", "second", 1, 1)}
-		}}},
-	}
+	other := b.other(b.release, func(sizes) []cluster.NodeGroup {
+		return []cluster.NodeGroup{cluster.Group("second", "second", 1, 1)} // each lab has one persistent node besides
+	})
 	defer func() { err = errors.Join(err, other.close()) }() // before the lab of the other benchmarks starts
 	lab, err := other.lab(ctx)
 	if err != nil {

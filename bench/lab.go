@@ -39,6 +39,15 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.out, "%6.1f s  %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// other returns a bench with a lab of its own: with machines of a Debian release, and a group for each function.
+func (b *bench) other(release string, groups ...func(sizes) []cluster.NodeGroup) *bench {
+	other := &bench{out: b.out, begun: b.begun, checkout: b.checkout, release: release, sizes: b.sizes}
+	for _, g := range groups {
+		other.chosen = append(other.chosen, benchmark{groups: g})
+	}
+	return other
+}
+
 func (b *bench) close() error {
 	var errs []error
 	for _, s := range b.sites {

@@ -15,10 +15,7 @@ func (b *bench) newest(ctx context.Context) (r report, err error) {
 		}
 		b.real = nil
 	}
-	other := &bench{
-		out: b.out, begun: b.begun, checkout: b.checkout, release: trixie, sizes: b.sizes,
-		chosen: []benchmark{{groups: oneGroups}, {groups: launchGroups}},
-	}
+	other := b.other(trixie, oneGroups, launchGroups)
 	defer func() { err = errors.Join(err, other.close()) }()
 	for _, measure := range []func(*bench, context.Context) (report, error){(*bench).one, (*bench).launch} {
 		measured, err := measure(other, ctx)

@@ -75,7 +75,9 @@ func Report(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter, group string,
 ) (usage.Report, error) {
 	facts, err := usageFacts(ctx, s, log, out, pick)
-	return usage.NewReport(facts, pick.Since, group), err
+	r := usage.NewReport(facts, pick.Since, group)
+	r.Saved = usage.NewSaved(facts, pick.Since, group)
+	return r, err
 }
 
 // Hosts compares the hosts of the instances that existed since a time, of one node group unless its name is empty. log

@@ -159,8 +159,9 @@ func plain(text []byte) map[string][]string {
 }
 
 // keyExchange is a value of KexAlgorithms (ssh_config(5)): the default without sntrup761, the first choice of OpenSSH
-// 9.0 to 9.8. That one takes most of the CPU of a login (docs/how-it-works/security.md). Older releases do not have it,
-// and newer ones prefer mlkem768x25519, which is as fast as Curve25519. ansible.cfg and hand_over.sh have it, too.
+// 9.0 to 9.8. That one takes most of the CPU of the ssh process (docs/how-it-works/security.md). Older releases do not
+// have it, and newer ones prefer mlkem768x25519, which is as fast as Curve25519. ansible.cfg and hand_over.sh have it,
+// too.
 const keyExchange = "-sntrup761*"
 
 // Command returns the words of an ssh command that runs the words that follow in user's shell at address, and trusts

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -29,28 +28,19 @@ type Report struct {
 	Groups, Users map[string]Hours
 	// Instances is the number of instances, by group. A rebuilt instance counts again.
 	Instances map[string]int
-	Saved     map[string]Saved // by group
+	Saved     map[string]Saved // by group; see NewSaved
 }
 
 // Nobody is the user of the hours that belong to no job.
 const Nobody = ""
 
 // NewReport returns the hours from since until the time of the facts; group limits it to one node group, unless it is
-// empty.
+// empty. It has no Saved.
 func NewReport(f Facts, since time.Time, group string) Report {
 	r := Report{
 		Since: since, Until: f.Now, Groups: map[string]Hours{}, Users: map[string]Hours{}, Instances: map[string]int{},
 	}
-	jobs, onNode := Jobs(f), map[string][]Job{}
-	for _, j := range jobs {
-		nodes := j.Nodes
-		for _, l := range j.Instances {
-			nodes = nodes.Union(nodeset.Of(l.Node))
-		}
-		for node := range nodes.All() {
-			onNode[node] = append(onNode[node], j)
-		}
-	}
+	onNode := byNode(Jobs(f))
 	for _, l := range f.Lives {
 		from, to := l.Made, f.Now
 		if from.Before(since) {
@@ -65,9 +55,22 @@ func NewReport(f Facts, since time.Time, group string) Report {
 		r.Instances[l.Group]++
 		r.count(l, onNode[l.Node], from, to)
 	}
-	r.Saved = savedSince(since, jobs, onNode, Ready(f.Lives, time.Time{}))
-	maps.DeleteFunc(r.Saved, func(name string, _ Saved) bool { return group != "" && name != group })
 	return r
+}
+
+// byNode returns the jobs by the nodes that they have or had.
+func byNode(jobs []Job) map[string][]Job {
+	onNode := map[string][]Job{}
+	for _, j := range jobs {
+		nodes := j.Nodes
+		for _, l := range j.Instances {
+			nodes = nodes.Union(nodeset.Of(l.Node))
+		}
+		for node := range nodes.All() {
+			onNode[node] = append(onNode[node], j)
+		}
+	}
+	return onNode
 }
 
 // upSince returns when slurmd registered; the zero time: it has not.

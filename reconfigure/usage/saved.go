@@ -16,15 +16,16 @@ type Saved struct {
 }
 
 // handedOver is the maximum time in which Slurm gives a node that a job has left to a job that waits. A node that
-// was without a job for longer was idle.
+// was without a job for longer was idle. Slurm's times are whole seconds: the end of a job counts as truncated.
 const handedOver = 10 * time.Second
 
-// savedSince returns what idle instances saved the jobs that began since a time, by group. A job on several groups
-// counts for the one whose instances take longest.
-func savedSince(since time.Time, jobs []Job, onNode map[string][]Job, ready map[string]Typical) map[string]Saved {
+// NewSaved returns what idle instances saved the jobs that began since a time, by group, or for one group unless its
+// name is empty. A job on several groups counts for the one whose instances take longest.
+func NewSaved(f Facts, since time.Time, only string) map[string]Saved {
+	jobs, ready := Jobs(f), Ready(f.Lives, time.Time{})
 	saved, used := map[string]Saved{}, map[string]uses{}
-	for node, all := range onNode {
-		used[node] = newUses(all)
+	for node, all := range byNode(jobs) {
+		used[node] = newUses(all, f.Now)
 	}
 	for _, j := range jobs {
 		if !j.Asked.IsZero() || j.Started.IsZero() || j.Started.Before(since) {
@@ -36,7 +37,7 @@ func savedSince(since time.Time, jobs []Job, onNode map[string][]Job, ready map[
 				group, found = l.Group, true
 			}
 		}
-		if found {
+		if found && (only == "" || only == group) {
 			s := saved[group]
 			s.Jobs++
 			s.Wait += ready[group].Median
@@ -56,26 +57,19 @@ func wasIdle(l reconfigure.Life, u uses, began time.Time) bool {
 // uses has the jobs of a node that began, by their start. until has the latest end of each job and those before it.
 type uses struct{ began, until []time.Time }
 
-func newUses(jobs []Job) uses {
+func newUses(jobs []Job, now time.Time) uses {
 	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.Started.IsZero() })
 	slices.SortFunc(jobs, func(a, b Job) int { return a.Started.Compare(b.Started) })
 	var u uses
 	var last time.Time
 	for _, j := range jobs {
-		end := j.Ended
-		if end.IsZero() {
-			end = never
-		}
-		if end.After(last) {
+		if end := j.until(now); end.After(last) {
 			last = end
 		}
 		u.began, u.until = append(u.began, j.Started), append(u.until, last)
 	}
 	return u
 }
-
-// never is later than each end of a job.
-var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // before returns the latest end of the jobs that began before a time; the zero time: none did.
 func (u uses) before(at time.Time) time.Time {

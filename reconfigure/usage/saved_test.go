@@ -40,6 +40,14 @@ func TestSaved(t *testing.T) {
 			runs: []reconfigure.JobRun{first, job(1, "RUNNING", "n1", 120, 200, 0)},
 			want: map[string]Saved{"g": {1, 20 * time.Second}}, // the first one's
 		},
+		"it got the node 10 s after the last job's end, which Slurm truncates": {
+			runs: []reconfigure.JobRun{first, job(1, "RUNNING", "n1", 120, 205, 0)},
+			want: map[string]Saved{"g": {1, 20 * time.Second}}, // the first one's
+		},
+		"it got the node 11 s after the last job's end": {
+			runs: []reconfigure.JobRun{first, job(1, "RUNNING", "n1", 120, 206, 0)},
+			want: map[string]Saved{"g": {2, 40 * time.Second}},
+		},
 		"another job ran there already": {
 			runs: []reconfigure.JobRun{job(9, "RUNNING", "n1", 100, 100, 0), job(1, "RUNNING", "n1", 200, 200, 0)},
 			want: map[string]Saved{"g": {1, 20 * time.Second}}, // the first one's
@@ -77,10 +85,10 @@ func TestSaved(t *testing.T) {
 			if c.want == nil {
 				c.want = map[string]Saved{}
 			}
-			if d := cmp.Diff(c.want, NewReport(f, at(50), "").Saved); d != "" {
+			if d := cmp.Diff(c.want, NewSaved(f, at(50), "")); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
-			if s := NewReport(f, at(50), "other").Saved; len(s) > 0 {
+			if s := NewSaved(f, at(50), "other"); len(s) > 0 {
 				t.Errorf("of another group: %v", s)
 			}
 		})

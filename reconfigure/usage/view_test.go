@@ -96,6 +96,7 @@ TIME  AFTER  NODE  WHAT  INSTANCE  DETAILS
 func TestReportForPrograms(t *testing.T) {
 	var b bytes.Buffer
 	r := NewReport(example(), at(1), "")
+	r.Saved = NewSaved(example(), at(1), "")
 	if err := json.NewEncoder(&b).Encode(r); err != nil {
 		t.Fatal(err)
 	}
