@@ -731,3 +731,32 @@ func TestWhatTakesAMomentIsSeenSoon(t *testing.T) {
 		}
 	}
 }
+
+// clocked notes when Terraform's plans begin.
+type clocked struct {
+	operation.Provisioner
+	began time.Time
+	plans *[]time.Duration
+}
+
+func (c clocked) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
+	*c.plans = append(*c.plans, time.Since(c.began))
+	return c.Provisioner.Preview(ctx, p)
+}
+
+// Terraform waits for the orders of other nodes only if there are other nodes.
+func TestTerraformBeginsAtOnceForOneNode(t *testing.T) {
+	begins := func(nodes ...string) (plans []time.Duration) {
+		test(t, func(l *lab) {
+			of, began := l.deps.Provisioner, time.Now()
+			l.deps.Provisioner = func(shard string) operation.Provisioner { return clocked{of(shard), began, &plans} }
+			l.wants(reconfigure.Create, nodes...)
+			l.wantDone(nodes...)
+		})
+		return plans
+	}
+	one, two := begins("p3"), begins("p3", "p4")
+	if len(one) != 1 || len(two) != 1 || one[0] > 20*time.Millisecond || two[0] < 50*time.Millisecond {
+		t.Errorf("for one node after %s, for two after %s", one, two)
+	}
+}

@@ -81,7 +81,8 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 			Poll: timing.Poll, Quiet: beginning, Longest: timing.Longest, Preview: timing.Preview,
 			Straggler: timing.Straggler, Build: timing.Build,
 		},
-		Under: &o.wait, States: o.statesOf, Servers: o.serversOf, Found: o.found, NoRoom: o.giveUp,
+		Under: &o.wait, Expected: o.severalUnderWay,
+		States: o.statesOf, Servers: o.serversOf, Found: o.found, NoRoom: o.giveUp,
 		Using: func() (reconfigure.Cluster, provision.Deps) {
 			cluster, deps := o.using()
 			return cluster, provision.Deps{
@@ -277,6 +278,14 @@ func (o *Operator) booting() nodeset.NodeSet {
 		}
 	}
 	return nodeset.Of(names...)
+}
+
+// severalUnderWay reports whether more than one operation is under way, so that an order of one may follow that of
+// another.
+func (o *Operator) severalUnderWay() bool {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	return len(o.underWay) > 1
 }
 
 // othersBoot reports whether a node still boots whose round has nodes that wait for the playbooks. It is also true for

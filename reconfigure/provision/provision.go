@@ -31,6 +31,9 @@ type Config struct {
 	Timing Timing
 	// Under counts the runs in progress and the work beside them.
 	Under *sync.WaitGroup
+	// Expected reports whether other orders may come soon. If not, a run begins after a moment instead of Timing.Quiet.
+	// Nil: always.
+	Expected func() bool
 	// Using returns the declaration and the adapters for new work.
 	Using func() (reconfigure.Cluster, Deps)
 	// States returns the current states of these nodes, without those that Slurm does not know.
@@ -91,7 +94,7 @@ func (p *Provisioner) In(shard string) *Shard {
 	if !ok {
 		s = &Shard{Provisioner: p, name: shard}
 		s.calls = batcher.New(batcher.Config{
-			Quiet: p.Timing.Quiet, Longest: p.Timing.Longest, Most: most, Under: p.Under,
+			Quiet: p.Timing.Quiet, Longest: p.Timing.Longest, Most: most, Under: p.Under, Expected: p.Expected,
 		}, s.run)
 		p.shards[shard] = s
 	}

@@ -113,10 +113,11 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 		}
 	}
 	d := &Driver{cfg: cfg, env: environment(cfg.Environ, cfg.Module.Unset, cfg.Variables)}
-	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace); err != nil {
+	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace, versionFile(cfg.Dir)); err != nil {
 		return nil, err
 	}
-	if d.defaultLauncher, err = launcher(cfg.PlanDir, cfg.Binary, reconfigure.DefaultShard); err != nil {
+	d.defaultLauncher, err = launcher(cfg.PlanDir, cfg.Binary, reconfigure.DefaultShard, versionFile(cfg.Dir))
+	if err != nil {
 		return nil, err
 	}
 	if d.lane, err = d.terraform(d.launcher); err != nil {

@@ -120,7 +120,8 @@ func TestErrorOfAMissingBinary(t *testing.T) {
 func TestModuleIsInitializedOnceUntilItChanges(t *testing.T) {
 	c := newCluster(t, nil)
 	starts := filepath.Join(c.dir, "starts")
-	c.write("terraform.sh", "#!/bin/sh\necho \"$@\" >> "+starts+"\nexec "+c.cfg.Binary+" \"$@\"\n")
+	binary := c.cfg.Binary
+	c.write("terraform.sh", "#!/bin/sh\necho \"$@\" >> "+starts+"\nexec "+binary+" \"$@\"\n")
 	c.cfg.Binary = filepath.Join(c.dir, "terraform.sh")
 	c.must(os.Chmod(c.cfg.Binary, 0o755))
 	d := c.open()
@@ -140,12 +141,25 @@ func TestModuleIsInitializedOnceUntilItChanges(t *testing.T) {
 	if initialized() {
 		t.Error("a module that is as it was is initialized again")
 	}
+	version := func() string {
+		c.Helper()
+		v, _, err := d.lane.Version(t.Context(), false)
+		c.must(err)
+		return v.String()
+	}
+	if v := version(); v != downloaded {
+		t.Errorf("version %s", v)
+	}
 	if text, err := os.ReadFile(starts); err == nil {
 		t.Errorf("for a module that is as it was Terraform is started:\n%s", text)
 	}
-	c.must(os.Chtimes(c.cfg.Binary, old, old))
+	c.write("terraform.sh", "#!/bin/sh\n[ \"$*\" = 'version -json' ] && echo '{\"terraform_version\":\"1.5.8\"}' && exit\nexec "+
+		binary+" \"$@\"\n")
 	if !initialized() {
 		t.Error("a module is not initialized again for another binary")
+	}
+	if v := version(); v != "1.5.8" {
+		t.Errorf("version %s of another binary", v)
 	}
 	c.write("terraform/openstack/own.tf", `resource "terraform_data" "own" { for_each = var.nodes }`)
 	if !initialized() {

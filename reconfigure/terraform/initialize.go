@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/google/renameio/v2"
 	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
 )
 
 // lockFile is Terraform's file of the selected providers.
@@ -58,8 +61,23 @@ func (d *Driver) initialize(ctx context.Context) error {
 	if err := checkBinary(ctx, d.cfg.Binary); err != nil {
 		return err
 	}
+	answer := versionFile(d.cfg.Dir)
+	if err := os.Remove(answer); err != nil && !os.IsNotExist(err) { // that of another binary
+		return fmt.Errorf("terraform init: %w", err)
+	}
+	var now tfjson.VersionOutput
 	// In the default workspace: init fails in one that does not exist yet.
-	if err := d.with(d.defaultLauncher, func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
+	err = d.with(d.defaultLauncher, func(tf *tfexec.Terraform) error {
+		if err := tf.Init(ctx); err != nil {
+			return err
+		}
+		v, _, err := tf.Version(ctx, false) // which init has asked for
+		if err == nil {
+			now.Version = v.String()
+		}
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("terraform init in %s; without access to the provider registry, TF_CLI_CONFIG_FILE must "+
 			"name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
 	}
@@ -70,8 +88,16 @@ func (d *Driver) initialize(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(marker), 0o755); err != nil { // without providers, init does not make the folder
 		return fmt.Errorf("terraform init: %w", err)
 	}
-	return renameio.WriteFile(marker, []byte(sum), 0o644)
+	text, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("terraform init: %w", err)
+	}
+	return errors.Join(renameio.WriteFile(answer, text, 0o644), renameio.WriteFile(marker, []byte(sum), 0o644))
 }
+
+// versionFile returns the path of the file with the version of the binary of the last successful init, in the form of
+// `terraform version -json`, for launchers.
+func versionFile(dir string) string { return filepath.Join(dir, ".terraform", "eiffel.version.json") }
 
 // fingerprint returns a checksum of everything that requires a new init when it changes.
 func (d *Driver) fingerprint() (string, error) {

@@ -30,10 +30,13 @@ func workspace(shard string) string {
 
 // launcher writes a program that runs Terraform in a shard's workspace, regardless of the selected one, and returns
 // its path. TF_WORKSPACE selects the workspace for one run only, and terraform-exec removes it from the environment.
-func launcher(dir, binary, shard string) (string, error) {
+// If the file answer exists, the program prints it for `version -json`: terraform-exec asks for that once in each
+// process, and a start of Terraform would delay each request.
+func launcher(dir, binary, shard, answer string) (string, error) {
 	path := filepath.Join(dir, "terraform-"+workspace(shard))
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-	script := fmt.Sprintf("#!/bin/sh\nTF_WORKSPACE=%s exec %s \"$@\"\n", quote(workspace(shard)), quote(binary))
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$*\" = 'version -json' ] && cat %s 2>/dev/null && exit\nTF_WORKSPACE=%s exec "+
+		"%s \"$@\"\n", quote(answer), quote(workspace(shard)), quote(binary))
 	if was, err := os.ReadFile(path); err == nil && string(was) == script {
 		return path, nil
 	}

@@ -63,7 +63,7 @@ func TestALauncherRunsWhileOtherProgramsAreStarted(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for i := range 100 {
-		path, err := launcher(dir, program, fmt.Sprintf("standard-%d", i))
+		path, err := launcher(dir, program, fmt.Sprintf("standard-%d", i), filepath.Join(dir, "none"))
 		if err != nil {
 			t.Fatal(err)
 		}
