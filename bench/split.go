@@ -44,9 +44,10 @@ var floors = map[step]string{
 		"SlurmUser that outlives resume.sh, which newer releases of Slurm kill with its process group.",
 	planning: "A start of the worker, the login to the cloud, one answer of each source, and Slurm's, which costs an " +
 		"SSH login and the starts of Python and of two of Slurm's tools.",
-	inCloud: "0.01 s, or 0.1 s if other operations are under way, in which these join the run, then two starts of Terraform with its provider: for the plan, " +
-		"which the fence reads before anything is changed, and for the apply of this saved plan. Then the cloud's own " +
-		"time, 1 s on the lab. It is asked every 0.2 s at first, and less often later.",
+	inCloud: "0.01 s, or 0.1 s if other operations are under way, in which these join the run, then two starts of " +
+		"Terraform with its provider: for the plan, which the fence reads before anything is changed, and for the apply " +
+		"of this saved plan. Then the cloud's own time, 1 s on the lab. It is asked every 0.2 s at first, and less often " +
+		"later.",
 	booting: "The machine's own time. The lab's boot in less than a second.",
 	configuring: "ansible-playbook has started while the instance was made, and reads its inventory and the playbook; " +
 		"an SSH login; one module on the node, with a start of Python, which starts slurmd. The playbooks are the only " +
