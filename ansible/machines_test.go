@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
@@ -222,10 +223,8 @@ const bootPatience = 4 * time.Minute
 
 func (m *machines) within(patience time.Duration, what string, holds func() bool) {
 	m.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			m.Fatalf("not within %s: %s", patience, what)
-		}
+	if !await.Until(m.Context(), patience, holds) {
+		m.Fatalf("not within %s: %s", patience, what)
 	}
 }
 

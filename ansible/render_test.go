@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,8 +37,8 @@ func playbook(t *testing.T, content string, args ...string) string {
 	return string(out)
 }
 
-// TestSlurmConf renders the shipped declaration and variants of it: the variables of testdata/NAME.yml replace those of
-// the declaration.
+// TestSlurmConf renders the shipped declaration and variants of it, with a play for each: the variables of
+// testdata/NAME.yml replace those of the declaration.
 func TestSlurmConf(t *testing.T) {
 	shipped, err := filepath.Abs("../group_vars/all.yml")
 	if err != nil {
@@ -51,14 +52,32 @@ func TestSlurmConf(t *testing.T) {
 	if err != nil || len(variants) == 0 {
 		t.Fatalf("no variants: %v", err)
 	}
+	all := t.TempDir()
+	folder := func(variant string) string {
+		return filepath.Join(all, strings.TrimSuffix(filepath.Base(variant), ".yml"))
+	}
+	var plays, hosts strings.Builder
 	for _, variant := range variants {
-		name := filepath.Base(variant[:len(variant)-len(".yml")])
+		out := folder(variant)
+		if err := os.Mkdir(out, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(strings.TrimSuffix(read(t, variant), "{}\n"), "\n", "\n        ")
+		fmt.Fprintf(&hosts, "%s,", filepath.Base(out))
+		fmt.Fprintf(&plays, `- hosts: %s
+  vars_files: [%s, %[3]s/Debian.yml, %[3]s/declared.yml]
+  tasks:
+    - import_role: {name: slurm_conf, tasks_from: read}
+      vars: # those of a task replace also those of its role
+        slurm_directory: %[4]s
+        slurm_conf_answer: %[4]s/answer
+        %s
+`, filepath.Base(out), shipped, vars, out, text)
+	}
+	playbook(t, plays.String(), "--inventory", hosts.String())
+	for _, variant := range variants {
+		name, out := filepath.Base(folder(variant)), folder(variant)
 		t.Run(name, func(t *testing.T) {
-			out := t.TempDir()
-			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars +
-				"/Debian.yml, " + vars + "/declared.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: read}\n"
-			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "slurm_conf_answer="+out+"/answer",
-				"--extra-vars", "@"+variant)
 			var answer struct{ Coming map[string]string }
 			if err := json.Unmarshal([]byte(read(t, filepath.Join(out, "answer"))), &answer); err != nil {
 				t.Fatal(err)

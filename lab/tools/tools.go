@@ -180,7 +180,7 @@ func install(ctx context.Context, checkout string, progress io.Writer, all []cha
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(2, runtime.NumCPU())) // a chain hardly uses more than one core
+	group.SetLimit(1 + runtime.NumCPU()) // a chain uses less than one core, since it waits for downloads
 	for _, c := range all[1:] {
 		group.Go(func() error { return c.install(ctx, lines) })
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
@@ -217,23 +218,13 @@ func (r *rig) on(argv ...string) string {
 
 func (r *rig) until(what string, holds func() bool) {
 	r.Helper()
-	if !r.within(what, holds) {
+	if !await.Until(r.Context(), patience, holds) {
 		r.Fatalf("not within %s: %s", patience, what)
 	}
 }
 
 // patience is long, since a computer may be busy.
 const patience = 3 * time.Minute
-
-func (r *rig) within(what string, holds func() bool) bool {
-	r.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) || r.Context().Err() != nil {
-			return false
-		}
-	}
-	return true
-}
 
 // conf returns slurm.conf with one side of the changes.
 func conf(all []change, side func(change) string) string {
@@ -310,12 +301,12 @@ func (r *rig) changeTo(text string) error {
 		"--wrap=true"), sbatch("--dependency=afterok:"+running, "--hold", "--wrap=true")}
 	defer func() {
 		_ = r.command("sh", "-c", "squeue --noheader --all --format=%A | sort -u | xargs -r scancel").Run()
-		r.within("no job is left", func() bool {
+		await.Until(r.Context(), patience, func() bool {
 			out, err := r.command("squeue", "--noheader", "--all").Output()
 			return err == nil && len(out) == 0
 		})
 	}()
-	if !r.within("the job runs", func() bool {
+	if !await.Until(r.Context(), patience, func() bool {
 		return r.command("test", "-s", "/tmp/pid").Run() == nil && strings.Contains(r.steps(), running+".0")
 	}) {
 		return fmt.Errorf("the job does not begin: %s\n%s", r.on("scontrol", "show", "job", running), r.log())
@@ -339,7 +330,7 @@ func (r *rig) changeTo(text string) error {
 		}
 	}
 	r.on("touch", "/tmp/go")
-	r.within("the job has ended", func() bool {
+	await.Until(r.Context(), patience, func() bool {
 		out, err := r.command("scontrol", "--oneliner", "show", "job", running).Output()
 		job = string(out)
 		return err == nil && !strings.Contains(job, "JobState=RUNNING") && !strings.Contains(job, "JobState=COMPLETING")
@@ -385,7 +376,7 @@ func (r *rig) start() error {
 	r.Helper()
 	r.on("sh", "-c", "slurmctld -D >/var/log/slurm/ctld 2>&1 </dev/null & slurmd -D >/var/log/slurm/d 2>&1 </dev/null &")
 	failed := false
-	good := r.within("the node has registered", func() bool {
+	good := await.Until(r.Context(), patience, func() bool {
 		if r.command("pgrep", "-x", "slurmctld").Run() != nil || r.command("pgrep", "-x", "slurmd").Run() != nil {
 			failed = true
 			return true

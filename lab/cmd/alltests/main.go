@@ -34,6 +34,11 @@ const longTests = "^(TestScripts|TestTwoHundredCall.*|TestAHost.*|TestHostileCal
 	"TestEachAlertFiresOnItsSceneOnly|TestCrashWalk.*|TestACampaignSurvivesEachKill|" +
 	"TestNoRequestIsLostByOutagesAndPauses|TestASuspendWaitsUntilSlurmAnswersAgain|TestEachModeIsRetriedForItsOwnTime)$"
 
+// driverTests are the tests of reconfigure/terraform in which goroutines share memory. They run with the race detector.
+// The others run without it: it would take most of the CPU time of their process, beside those of Terraform.
+const driverTests = "^(TestDriverIsAProvisioner|Test.*Interrupt.*|Test.*Killed.*|TestCancelled.*|TestLocked.*|" +
+	"TestPostgreSQLs.*|TestRelay.*|TestALauncher.*|TestAStateThatIsBeingWritten.*)$"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,20 +76,26 @@ func run(ctx context.Context, events *lines) error {
 	// These packages start no goroutines, or none that share memory, so they have no data races.
 	plain := take(&packages, "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check", "/config",
 		"/gate", "/logfile", "/nodeset", "/plan", "/slurmconf", "/status", "/text", "/usage")
-	long := take(&packages, "/reconfigure/terraform", "/lab/machine", "/lab/labcloud")
+	driver := take(&packages, "/reconfigure/terraform")
+	long := take(&packages, "/lab/machine", "/lab/labcloud")
 	raced := slices.Concat(long, partly, storms, packages)
 
 	// Labs wait more than half of their time, so most of them run in parallel with each other and with the rest, which
 	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
-	errs := make([]error, 3)
+	errs := make([]error, 4)
 	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "6", "-parallel", "3") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, behindLabs, "-run", longTests),
 			test(ctx, events, append(storms, plain...), behindLabs, "-p", "1"))
 	})
-	group.Go(func() { errs[2] = test(ctx, events, raced, behindLabs, "-p", "2", "-race", "-skip", longTests) })
+	group.Go(func() {
+		errs[2] = errors.Join(
+			test(ctx, events, driver, behindLabs, "-race", "-run", driverTests),
+			test(ctx, events, raced, behindLabs, "-p", "2", "-race", "-skip", longTests))
+	})
+	group.Go(func() { errs[3] = test(ctx, events, driver, behindLabs, "-skip", driverTests) })
 	group.Wait()
 	return errors.Join(append(errs, os.Remove(program), removeTemporary(temporary))...)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
@@ -107,14 +108,14 @@ func (s server) sh(t *testing.T, script string) string {
 // eventually runs a script until it succeeds.
 func (s server) eventually(t *testing.T, script string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		out, err := s.Command(s.id, "sh", "-ec", script).CombinedOutput()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v\n%s\n%s", script, err, out, s.sh(t, "journalctl --no-pager --lines 50"))
-		}
+	var out []byte
+	var err error
+	succeeds := func() bool {
+		out, err = s.Command(s.id, "sh", "-ec", script).CombinedOutput()
+		return err == nil
+	}
+	if !await.Until(t.Context(), patience, succeeds) {
+		t.Fatalf("%s: %v\n%s\n%s", script, err, out, s.sh(t, "journalctl --no-pager --lines 50"))
 	}
 }
 

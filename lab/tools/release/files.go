@@ -51,7 +51,7 @@ func (r release) files(ctx context.Context, native, binary string) ([]file, erro
 		out, err := r.run(ctx, append([]string{native}, args...)...)
 		return []byte(out + "\n"), err
 	}
-	zipped := func(content []byte, err error) ([]byte, error) { return compress(content), err }
+	zipped := func(content []byte, err error) ([]byte, error) { return compress(content, gzip.BestCompression), err }
 
 	content, err := os.ReadFile(binary)
 	add("/usr/bin/reconfigure", content, err)
@@ -78,7 +78,7 @@ func (r release) files(ctx context.Context, native, binary string) ([]file, erro
 	add(docFolder+"/copyright", content, err)
 	content, err = zipped(r.licenses(ctx, binary))
 	add(docFolder+"/third-party-licenses.txt.gz", content, err)
-	add(docFolder+"/changelog.gz", compress(r.changelog()), nil)
+	add(docFolder+"/changelog.gz", compress(r.changelog(), gzip.BestCompression), nil)
 	pages, err := r.pages(ctx)
 	errs = append(errs, err)
 	for _, page := range pages {
@@ -193,10 +193,11 @@ func (r release) changelog() []byte {
 		debianVersion(r.version), docFolder, maintainer, r.time.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 }
 
-// compress returns the content as gzip -9n does.
-func compress(content []byte) []byte {
+// compress returns the content as gzip -n does. Debian's policy wants the best compression for documents (12.7, "Changelog
+// files and release notes").
+func compress(content []byte, level int) []byte {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	w, err := gzip.NewWriterLevel(&out, level)
 	if err == nil {
 		_, err = w.Write(content)
 		err = errors.Join(err, w.Close())

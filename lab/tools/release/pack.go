@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"os"
 	"path"
@@ -46,7 +47,7 @@ func (r release) archive(to string, list []file) error {
 			return err
 		}
 	}
-	return errors.Join(w.Close(), os.WriteFile(to, compress(out.Bytes()), 0o644))
+	return errors.Join(w.Close(), os.WriteFile(to, compress(out.Bytes(), gzip.DefaultCompression), 0o644))
 }
 
 // pack writes the packages for Debian and for RPM to dir. It writes temporary files below work.
@@ -93,7 +94,10 @@ func (r release) pack(work, dir, arch string, list []file) error {
 				Scripts: nfpm.Scripts{
 					PreInstall: script("rpm-pre"), PostInstall: script("rpm-post"), PreRemove: script("rpm-preun"),
 				},
-				RPM: nfpm.RPM{BuildHost: "localhost", Summary: strings.SplitN(description, "\n", 2)[0]},
+				RPM: nfpm.RPM{
+					BuildHost: "localhost", Summary: strings.SplitN(description, "\n", 2)[0],
+					Compression: "gzip:6", // by default 9, which takes twice as long
+				},
 			},
 			License: "Apache-2.0", Release: "1",
 		},

@@ -33,10 +33,12 @@ func run(ctx context.Context, tofu, systemd, libvirt, vsphere, openstack bool) e
 	if openstack {
 		return tools.InstallOpenStack(ctx, ".", os.Stdout)
 	}
-	_, err := tools.Install(ctx, ".", os.Stdout)
-	if err == nil && systemd {
-		err = tools.InstallSystemd(ctx, ".", os.Stdout)
+	if systemd { // first, since its images take longest: they are built beside what all installations share
+		if err := tools.InstallSystemd(ctx, ".", os.Stdout); err != nil {
+			return err
+		}
 	}
+	_, err := tools.Install(ctx, ".", os.Stdout)
 	if err == nil && libvirt {
 		err = tools.InstallLibvirt(ctx, ".", os.Stdout)
 	}
