@@ -103,6 +103,8 @@ func (r recorder) Record(events ...reconfigure.Event) {
 	_ = r.Journal.Record(context.Background(), events...)
 }
 
+func (r recorder) Flush(context.Context) error { return nil }
+
 // counting records the plans.
 type counting struct {
 	*memory.Journal

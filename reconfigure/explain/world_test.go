@@ -77,6 +77,8 @@ func (r recorder) Record(events ...reconfigure.Event) {
 	_ = r.Journal.Record(context.Background(), events...)
 }
 
+func (recorder) Flush(context.Context) error { return nil }
+
 func (c *cluster) observer(j *memory.Journal) snapshot.Observer {
 	return snapshot.Observer{
 		Cluster: c.Cluster(),

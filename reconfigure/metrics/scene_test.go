@@ -99,6 +99,8 @@ func (r recorder) Record(events ...reconfigure.Event) {
 	_ = r.Journal.Record(context.Background(), events...)
 }
 
+func (recorder) Flush(context.Context) error { return nil }
+
 func (s *scene) observer() snapshot.Observer {
 	j := s.journal
 	return snapshot.Observer{

@@ -150,6 +150,8 @@ type Commenter interface {
 type Recorder interface {
 	// Record writes events soon, in their order, and does not wait for that.
 	Record(events ...reconfigure.Event)
+	// Flush returns when the events of earlier calls are durable or lost, or when ctx ends.
+	Flush(ctx context.Context) error
 	// Keep returns when the evidence is durable.
 	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -759,4 +760,58 @@ func TestTerraformBeginsAtOnceForOneNode(t *testing.T) {
 	if len(one) != 1 || len(two) != 1 || one[0] > 20*time.Millisecond || two[0] < 50*time.Millisecond {
 		t.Errorf("for one node after %s, for two after %s", one, two)
 	}
+}
+
+// unflushed notes whether the beginning of an apply is not durable yet.
+type unflushed struct {
+	operation.Recorder
+	is *atomic.Bool
+}
+
+func (u unflushed) Record(events ...reconfigure.Event) {
+	for _, e := range events {
+		if e.Phase == reconfigure.PhaseApply && e.Level == reconfigure.Begun {
+			u.is.Store(true)
+		}
+	}
+	u.Recorder.Record(events...)
+}
+
+func (u unflushed) Flush(ctx context.Context) error {
+	u.is.Store(false)
+	return u.Recorder.Flush(ctx)
+}
+
+// applying calls a function before each apply.
+type applying struct {
+	operation.Provisioner
+	before func()
+}
+
+func (a applying) Apply(
+	ctx context.Context, p reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
+) (reconfigure.Failures, error) {
+	a.before()
+	return a.Provisioner.Apply(ctx, p, watch, interrupt)
+}
+
+// The next worker must know that an operation has begun Terraform.
+func TestTheJournalHasTheBeginningBeforeTerraformRuns(t *testing.T) {
+	test(t, func(l *lab) {
+		var is atomic.Bool
+		applies, of := 0, l.deps.Provisioner
+		l.deps.Recorder = unflushed{l.deps.Recorder, &is}
+		l.deps.Provisioner = func(shard string) operation.Provisioner {
+			return applying{of(shard), func() {
+				if applies++; is.Load() {
+					t.Error("Terraform runs before the journal has the beginning of the operation")
+				}
+			}}
+		}
+		l.wants(reconfigure.Create, "p3")
+		l.wantDone("p3")
+		if applies != 1 {
+			t.Errorf("%d applies", applies)
+		}
+	})
 }

@@ -89,7 +89,8 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 				Terraform: deps.Provisioner, Cloud: deps.Cloud, Quota: deps.Quota, FreePorts: deps.FreePorts,
 			}
 		},
-		Note: func(plans map[int64]bool, message string) { o.noteRun(plans, reconfigure.PhaseApply, message) },
+		Flush: o.flush,
+		Note:  func(plans map[int64]bool, message string) { o.noteRun(plans, reconfigure.PhaseApply, message) },
 	})
 	runs.Expected = o.othersBoot
 	o.playbooks = batcher.New(runs, o.configureAll)
@@ -112,6 +113,19 @@ const beginning = 100 * time.Millisecond
 
 // atOnce is the window for calls of Slurm, since many nodes may fail at the same time.
 const atOnce = 50 * time.Millisecond
+
+// flushing limits the wait for the journal before Terraform runs.
+const flushing = 2 * time.Second
+
+// flush makes the recorded events durable. If the worker is killed while Terraform runs, the next one continues the boot
+// of a new instance only if the journal has the beginning of the operation; otherwise it boots the instance again. That
+// costs no job, so Terraform also runs if the journal does not answer.
+func (o *Operator) flush(ctx context.Context) {
+	_, deps := o.using()
+	ctx, cancel := context.WithTimeout(ctx, flushing)
+	defer cancel()
+	_ = deps.Recorder.Flush(ctx)
+}
 
 // Use makes everything that begins from now on use another declaration and its adapters.
 func (o *Operator) Use(cluster reconfigure.Cluster, deps Deps) {

@@ -36,6 +36,7 @@ func (t *run) apply(ctx context.Context, preview reconfigure.Preview, calls []*c
 		d.call.In.tell(Begun{Changes: d.call.In.change().Action != reconfigure.Remove})
 	}
 	t.Note(plans, "Terraform: "+preview.Plan.String())
+	t.Flush(ctx)
 	begun, interrupt, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
 	t.Under.Go(func() { // it asks through batchers, which count there too

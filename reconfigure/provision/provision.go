@@ -44,6 +44,9 @@ type Config struct {
 	Found func(map[string]reconfigure.Instance)
 	// NoRoom receives the nodes for which the cloud has no room, before their orders fail.
 	NoRoom func(reconfigure.Failures)
+	// Flush makes durable what the receivers of events have recorded, if possible. It is called after Begun and before
+	// Terraform changes anything.
+	Flush func(ctx context.Context)
 	// Note records a message about a run, for each of these plans.
 	Note func(plans map[int64]bool, message string)
 }

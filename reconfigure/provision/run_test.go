@@ -75,7 +75,7 @@ func test(t *testing.T, do func(*bench)) {
 				defer b.lock.Unlock()
 				b.noRoom = b.noRoom.Union(refused.Nodes())
 			},
-			Note: func(map[int64]bool, string) {},
+			Flush: func(context.Context) {}, Note: func(map[int64]bool, string) {},
 		})
 		do(b)
 		end()

@@ -52,6 +52,9 @@ func (w *World) KeepSums(ctx context.Context, sums map[string]string) error {
 	return memory.KeepSums(w.journal.sums, sums)
 }
 
+// Flush has nothing to do, since Record stores events at once.
+func (w *World) Flush(context.Context) error { return nil }
+
 // Record stores the events in memory; while the fault JournalFull lasts, they are lost.
 func (w *World) Record(events ...reconfigure.Event) {
 	w.lock.Lock()

@@ -355,6 +355,8 @@ func (r recorder) Record(events ...reconfigure.Event) {
 	_ = r.Journal.Record(context.Background(), events...)
 }
 
+func (recorder) Flush(context.Context) error { return nil }
+
 func (w *storm) observer(j *memory.Journal) snapshot.Observer {
 	return snapshot.Observer{
 		Cluster: w.Cluster(),

@@ -309,6 +309,8 @@ func (d diary) Record(events ...reconfigure.Event) {
 	d.recorder.Record(events...)
 }
 
+func (d diary) Flush(ctx context.Context) error { return d.flush(ctx) }
+
 // write is the recorder's write function.
 func (d diary) write(ctx context.Context, events ...reconfigure.Event) error {
 	d.alive()
