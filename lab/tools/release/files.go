@@ -193,8 +193,8 @@ func (r release) changelog() []byte {
 		debianVersion(r.version), docFolder, maintainer, r.time.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 }
 
-// compress returns the content as gzip -n does. Debian's policy wants the best compression for documents (12.7, "Changelog
-// files and release notes").
+// compress returns the content as gzip -n does. Debian's policy wants the best compression for documents (12.7,
+// "Changelog files and release notes").
 func compress(content []byte, level int) []byte {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, level)
