@@ -1,13 +1,11 @@
 """What the tests that kill a module have in common: they count its steps, and copy the files of the host before each, as a kill there leaves them."""
 
 import copy
-import glob
+import fcntl
 import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 
 import ansible.module_utils
@@ -25,10 +23,12 @@ def load(path):
 
 
 def step():
-    global taken
+    global taken, copies
     taken += 1
     if copies:
-        copies(taken)
+        number, copy_host, copies = taken, copies, None
+        copy_host(number)
+        taken, copies = number, copy_host  # what the copy did is no step
 
 
 def stepping(function):
@@ -54,11 +54,12 @@ class Clock:
 
 
 class Host:
-    """A host whose files are below root. place, of the class for a module, says where."""
+    """A host whose files are below root. place, of the class for a module, says where. The copies are beside them."""
 
     def __init__(self, base):
         self.base = base
-        self.place(tempfile.mkdtemp(dir=base))
+        self.place(os.path.join(tempfile.mkdtemp(dir=base), "host"))
+        os.mkdir(self.root)
 
     @property
     def running(self):
@@ -74,32 +75,35 @@ class Host:
     def killed_at(self, number):
         """Returns the host as a kill before this step of a call with copies leaves it."""
         killed = copy.copy(self)
-        killed.place(tempfile.mkdtemp(dir=self.base))
-        shutil.copytree("%s.%d" % (self.root, number), killed.root, dirs_exist_ok=True)
+        killed.place(os.path.join(tempfile.mkdtemp(dir=self.base), "host"))
+        shutil.copytree("%s.%d" % (self.root, number), killed.root, symlinks=True)
         return killed
 
     def copy(self, number):
-        subprocess.run(["cp", "-a", self.root, "%s.%d" % (self.root, number)], check=True)
+        shutil.copytree(self.root, "%s.%d" % (self.root, number), symlinks=True)
 
     def remove(self):
-        for folder in [self.root] + glob.glob(self.root + ".*"):
-            shutil.rmtree(folder)
+        shutil.rmtree(os.path.dirname(self.root))
 
-    def in_child(self, act, copied):
-        """Returns what act returns in another process, and the number of its steps. With copied, the host is copied before each."""
+    def count(self, act, copied):
+        """Returns what act returns, and the number of its steps. With copied, the host is copied before each."""
         global taken, copies
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            taken, copies = 0, self.copy if copied else None
-            for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"):
-                setattr(os, name, stepping(getattr(os, name)))
-            os.write(theirs, json.dumps([act(), taken]).encode())
-            os._exit(0)
-        os.close(theirs)
-        with os.fdopen(ours, "rb") as pipe:
-            said = pipe.read()
-        os.waitpid(child, 0)
-        if not said:
-            sys.exit("the call ended without a result")
-        return json.loads(said.decode())
+        taken, copies = 0, self.copy if copied else None
+        locked = set()
+
+        def flock(number, how):
+            locked.add(number)
+            original_flock(number, how)
+
+        original = {name: getattr(os, name) for name in ("rename", "unlink", "mkdir", "fsync", "rmdir")}
+        original_flock, fcntl.flock = fcntl.flock, flock
+        try:
+            for name, function in original.items():
+                setattr(os, name, stepping(function))
+            return act(), taken
+        finally:
+            for name, function in original.items():
+                setattr(os, name, function)
+            fcntl.flock = original_flock
+            for number in locked:  # a module holds its lock until its process ends
+                os.close(number)

@@ -48,8 +48,11 @@ func (l *Lab) home(elem ...string) string {
 // toolsFolder returns the folder of Terraform and the provider's mirror on the control host.
 func toolsFolder(dir string) string { return filepath.Join(dir, "tools") }
 
-func (l *Lab) terraformBinary() string { return filepath.Join(toolsFolder(l.Dir), "terraform") }
-func (l *Lab) pluginsFolder() string   { return filepath.Join(toolsFolder(l.Dir), "plugins") }
+func (l *Lab) terraformBinary() string {
+	return filepath.Join(toolsFolder(l.Dir), filepath.Base(l.cfg.Tools.Terraform))
+}
+
+func (l *Lab) pluginsFolder() string { return filepath.Join(toolsFolder(l.Dir), "plugins") }
 
 // makeUser makes the user's account, home and key, and the host key.
 func (l *Lab) makeUser(ctx context.Context) error {

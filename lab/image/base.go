@@ -47,7 +47,7 @@ func (b Base) packages() []string {
 		"openssh-server", "sudo",
 		"python3", "python3-apt", // for Ansible's modules
 		"munge", "slurmd", "slurmctld", "slurm-client", "nfs-common",
-		"iproute2", "iputils-ping", "procps", "ca-certificates",
+		"iproute2", "iputils-ping", "procps",
 	)
 }
 

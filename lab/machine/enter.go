@@ -23,10 +23,10 @@ func Command(dir, id string, argv ...string) *exec.Cmd {
 	// No process would continue nsenter, and the machine cannot end before nsenter has reaped its child. unshare(1)
 	// without namespaces only forks a child and waits for it.
 	args := []string{"--target", strings.TrimSpace(string(pid)), "--mount", "--uts", "--ipc", "--net",
-		"--pid", "--no-fork", "--time",
-		"--root", "unshare", "--fork", "env", "-i", "HOME=/root", "TERM=" + os.Getenv("TERM"),
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+		"--pid", "--no-fork", "--time", "--root", "unshare", "--fork", "--"}
 	cmd := exec.Command("nsenter", append(args, argv...)...)
+	cmd.Env = []string{"HOME=/root", "TERM=" + os.Getenv("TERM"),
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	if err != nil {
 		cmd.Err = fmt.Errorf("machine %s is not switched on: %w", id, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
@@ -152,13 +153,12 @@ func run(t testing.TB, cmd *exec.Cmd) string {
 // eventually calls f until it succeeds, and fails the test if it does not.
 func eventually(t testing.TB, f func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	var err error
+	succeeds := func() bool {
+		err = f()
+		return err == nil
+	}
+	if !await.Until(t.Context(), patience, succeeds) {
+		t.Fatal(err)
 	}
 }

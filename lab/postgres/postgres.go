@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
@@ -44,7 +45,7 @@ func (s Server) Stop(t testing.TB) {
 	_, err := io.WriteString(s.keeper, "\n")
 	check(t, err)
 	lock := filepath.Join(s.Dir, "data", "postmaster.pid") // the server removes it last
-	await(t, "stop", func() bool { _, err := os.Stat(lock); return errors.Is(err, os.ErrNotExist) })
+	until(t, "stop", func() bool { _, err := os.Stat(lock); return errors.Is(err, os.ErrNotExist) })
 }
 
 // Restart starts a server that was stopped. When it returns, the server answers.
@@ -52,7 +53,7 @@ func (s Server) Restart(t testing.TB) {
 	t.Helper()
 	_, err := io.WriteString(s.keeper, "\n")
 	check(t, err)
-	await(t, "answer", func() bool {
+	until(t, "answer", func() bool {
 		c, err := pgx.Connect(t.Context(), s.URL("postgres", User))
 		if err == nil {
 			check(t, c.Close(t.Context()))
@@ -104,7 +105,7 @@ func Start(t testing.TB, address ...string) Server {
 		}
 	})
 	s := Server{dir, stdin}
-	await(t, "answer", func() bool {
+	until(t, "answer", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -116,13 +117,11 @@ func Start(t testing.TB, address ...string) Server {
 	return s
 }
 
-// await waits until the server satisfies a condition.
-func await(t testing.TB, what string, does func() bool) {
+// until waits until the server satisfies a condition.
+func until(t testing.TB, what string, does func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !does(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the server does not %s in %s", what, patience)
-		}
+	if !await.Until(t.Context(), patience, does) {
+		t.Fatalf("the server does not %s in %s", what, patience)
 	}
 }
 

@@ -48,6 +48,7 @@ func (p Paths) withTofu() Paths {
 	release := releases()[p.ProviderVersion]
 	dir := filepath.Dir(p.Plugins)
 	p.Terraform = filepath.Join(filepath.Dir(p.Terraform), "tofu")
+	p.QuickTerraform = p.Terraform
 	p.Plugins = filepath.Join(dir, "plugins-tofu"+release.suffix)
 	p.QuickPlugins = p.Plugins + "-quick"
 	p.TerraformRC = filepath.Join(dir, "terraformrc-tofu"+release.suffix)
@@ -72,15 +73,22 @@ func (p Paths) chosen(checkout string) (Paths, error) {
 func (p provider) tofuMirror(from, to string) step {
 	original := p.binary(from)
 	link := strings.Replace(p.binary(to), "registry.terraform.io", "registry.opentofu.org", 1)
+	s := hardLink(filepath.Base(to), original, link)
+	s.install = func(context.Context) error {
+		return errors.Join(os.RemoveAll(to), os.MkdirAll(filepath.Dir(link), 0o755), os.Link(original, link))
+	}
+	return s
+}
+
+// hardLink is a step that makes a hard link to a file.
+func hardLink(name, original, link string) step {
 	return step{
-		filepath.Base(to),
+		name,
 		func() bool {
 			a, missing := os.Stat(original)
 			b, err := os.Stat(link)
 			return missing == nil && err == nil && os.SameFile(a, b)
 		},
-		func(context.Context) error {
-			return errors.Join(os.RemoveAll(to), os.MkdirAll(filepath.Dir(link), 0o755), os.Link(original, link))
-		},
+		func(context.Context) error { return errors.Join(os.RemoveAll(link), os.Link(original, link)) },
 	}
 }

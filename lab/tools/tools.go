@@ -21,8 +21,10 @@ import (
 
 // Paths are the paths of the tools, all absolute.
 type Paths struct {
-	// Terraform is the terraform binary.
-	Terraform string
+	// Terraform is the terraform binary. QuickTerraform is the same without TLS between it and its provider, and
+	// without the check of the provider's checksum.
+	Terraform      string
+	QuickTerraform string
 	// Plugins is a filesystem mirror with the OpenStack provider; TerraformRC is a CLI configuration file that
 	// makes Terraform use only this mirror.
 	Plugins     string
@@ -51,10 +53,10 @@ type Paths struct {
 	BareArchive    string
 }
 
-// Quick returns p with a provider that omits the fixed waits before the first poll: ten seconds for a server, and five
-// for a port. It is for tests that do not depend on the time of Terraform's results.
+// Quick returns p with QuickTerraform, and with a provider that omits the fixed waits before the first poll: ten seconds
+// for a server, and five for a port. It is for tests that do not depend on the time of Terraform's results.
 func (p Paths) Quick() Paths {
-	p.Plugins, p.TerraformRC = p.QuickPlugins, p.QuickTerraformRC
+	p.Terraform, p.Plugins, p.TerraformRC = p.QuickTerraform, p.QuickPlugins, p.QuickTerraformRC
 	return p
 }
 
@@ -78,6 +80,7 @@ func paths(checkout string) (Paths, error) {
 	return Paths{
 		ProviderVersion:  release.version,
 		Terraform:        filepath.Join(dir, "bin", "terraform"),
+		QuickTerraform:   filepath.Join(dir, "bin", quickTerraform),
 		Plugins:          filepath.Join(dir, "plugins"+release.suffix),
 		TerraformRC:      filepath.Join(dir, "terraformrc"+release.suffix),
 		QuickPlugins:     filepath.Join(dir, "plugins"+release.suffix+"-quick"),
@@ -114,6 +117,7 @@ func chains(checkout string, p Paths) []chain {
 			func() bool { return hasPatch(p.Terraform, terraformModule, terraformPatch) },
 			func(ctx context.Context) error { return buildTerraform(ctx, wrapper("terraform"), p.Terraform) },
 		},
+		hardLink(quickTerraform, p.Terraform, p.QuickTerraform),
 		{
 			"terraform-provider-openstack " + release.version,
 			func() bool {

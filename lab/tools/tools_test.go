@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,25 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	if want := "Installed terraform-provider-openstack/openstack v" +
 		p.ProviderVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
+	}
+
+	// The lock file gets the checksum of another provider.
+	lock := filepath.Join(dir, ".terraform.lock.hcl")
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := regexp.MustCompile(`h1:[^"]+`).ReplaceAll(text, []byte("h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="))
+	if err := os.WriteFile(lock, other, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for binary, checks := range map[string]bool{p.Terraform: true, p.QuickTerraform: false} {
+		cmd := exec.CommandContext(t.Context(), binary, "providers", "schema", "-json")
+		cmd.Dir, cmd.Env = dir, []string{"TF_CLI_CONFIG_FILE=" + p.TerraformRC, "HOME=" + dir}
+		out, err := cmd.CombinedOutput()
+		if refused := err != nil && strings.Contains(string(out), "checksums"); refused != checks || !checks && err != nil {
+			t.Errorf("%s: %v\n%.500s", binary, err, out)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
 )
 
@@ -41,9 +42,7 @@ func (s server) do(t testing.TB, url, statement string, args ...any) (value any)
 // eventually waits until the condition is true, for two minutes at most.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within two minutes: %s", what)
-		}
+	if !await.Until(t.Context(), 2*time.Minute, is) {
+		t.Fatalf("not within two minutes: %s", what)
 	}
 }

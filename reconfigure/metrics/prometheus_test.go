@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/metrics"
@@ -172,17 +173,17 @@ func TestADashboardOnARealPrometheus(t *testing.T) {
 	// until asks until Prometheus has what is wanted.
 	until := func(what string, has func() (bool, error)) {
 		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-			ok, err := has()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ok {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatal("not within two minutes: " + what)
-			}
+		var err error
+		ends := func() bool {
+			var ok bool
+			ok, err = has()
+			return ok || err != nil
+		}
+		if !await.Until(t.Context(), 2*time.Minute, ends) {
+			t.Fatal("not within two minutes: " + what)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	has := func(query string) func() (bool, error) {

@@ -112,7 +112,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.declare(`floating_ip_network: ""`, `floating_ip_network: public`)
 	c.cfg = Config{
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
-		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"),
+		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform-quick"),
 		Module: kinds, Variables: map[string]string{"OS_CLIENT_CONFIG_FILE": filepath.Join(c.dir, "clouds.yaml")},
 		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
 		Log: slog.New(slog.DiscardHandler), Port: c.port,
@@ -126,7 +126,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 
 // newLagging returns a cluster whose Terraform sees a change later than the cloud has made it: each change takes the
 // cloud half a second, and the provider with its own waits looks first after ten seconds (1.54.1), or at once and then
-// every three seconds (3.4.0).
+// every three seconds (3.4.0). Terraform checks the provider, and the two use TLS, as with any administrator.
 func newLagging(t *testing.T) *cluster {
 	c := newCluster(t, func(cfg *labcloud.Config) {
 		const change = time.Second / 2
@@ -135,6 +135,7 @@ func newLagging(t *testing.T) *cluster {
 		}
 	})
 	c.provider("plugins")
+	c.cfg.Binary = tool(t, "EIFFEL_TERRAFORM", "bin/terraform")
 	return c
 }
 

@@ -61,7 +61,7 @@ class World(steps.Host):
             }
             return module.answer(Daemon(self), params)
 
-        return self.in_child(act, copied)
+        return self.count(act, copied)
 
 
 class Daemon(module.Slurmctld):

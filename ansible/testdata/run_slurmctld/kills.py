@@ -67,7 +67,7 @@ class World(steps.Host):
             params = {"directory": self.etc, "files": files, "dangers": list(dangers), "unknown": "", "fresh": "fresh.sh" in files, "result": self.result}
             return module.answer(Daemon(self), params)
 
-        return self.in_child(act, copied)
+        return self.count(act, copied)
 
 
 class Daemon(module.Slurmctld):

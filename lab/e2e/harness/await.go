@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/await"
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -19,23 +20,16 @@ const (
 	UpdatePatience = 6 * time.Minute
 )
 
-// maxPause is the longest time between two looks at a condition. A look starts processes, and several labs look at the
-// same time.
-const maxPause = time.Second
-
 // Eventually waits until a condition is true. At the time limit, the test fails with the last text of the condition.
 func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() (ok bool, said string)) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for pause := 300 * time.Millisecond; ; pause = min(pause*5/4, maxPause) {
-		ok, said := condition()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s\n%s\n%s", patience, said, l.SlurmLogs(), l.WorkerLogs())
-		}
-		time.Sleep(pause)
+	var said string
+	holds := func() (ok bool) {
+		ok, said = condition()
+		return ok
+	}
+	if !await.Until(t.Context(), patience, holds) {
+		t.Fatalf("not within %s: %s\n%s\n%s", patience, said, l.SlurmLogs(), l.WorkerLogs())
 	}
 }
 
