@@ -1,7 +1,9 @@
 package site_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,55 +41,73 @@ func TestTheShippedHealthChecksAreThose(t *testing.T) {
 
 // TestNoServiceStartsOnAnUnhealthyNode has a service manager that only records its calls. munge runs from the boot on.
 func TestNoServiceStartsOnAnUnhealthyNode(t *testing.T) {
-	for name, tc := range map[string]struct {
+	dir := t.TempDir()
+	hosts := map[string]struct {
 		check  string // the exit status of the health check
 		active string // that of a query for slurmd
 		starts string
 		event  string
 		limit  int
 	}{
-		"unhealthy":             {"93", "3", "", `"unhealthy": true`, 60},
-		"healthy":               {"0", "3", "start", "", 60},
-		"slurmd runs already":   {"93", "0", "", "", 60},
-		"it cannot be run":      {"127", "3", "", `"unhealthy": false`, 60},
-		"slurmd fails to start": {"0", "3", "fails", `"unhealthy": false`, 60},
-		"it takes too long":     {"0$(sleep 2)", "3", "", `"message": "slurmd is not started: `, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			status := 0
-			if tc.starts == "fails" {
-				status = 1
-			}
-			for _, manager := range []string{"systemctl", "service", "update-rc.d"} {
-				program(t, filepath.Join(dir, manager), fmt.Sprintf(`#!/bin/sh
+		"unhealthy": {"93", "3", "", `"unhealthy": true`, 60},
+		"healthy":   {"0", "3", "start", "", 60},
+		"running":   {"93", "0", "", "", 60},
+		"no-check":  {"127", "3", "", `"unhealthy": false`, 60},
+		"no-start":  {"0", "3", "fails", `"unhealthy": false`, 60},
+		"late":      {"0$(sleep 2)", "3", "", `"message": "slurmd is not started: `, 1},
+	}
+	limits := map[string]int{}
+	for name, tc := range hosts {
+		limits[name] = tc.limit
+		status := 0
+		if tc.starts == "fails" {
+			status = 1
+		}
+		for _, manager := range []string{"systemctl", "service", "update-rc.d"} {
+			program(t, filepath.Join(dir, name, manager), fmt.Sprintf(`#!/bin/sh
 case " $* " in
   *" munge "*) exit 0 ;;
   *" is-active "* | *" status "*) exit %s ;;
   *" is-enabled "*) exit 1 ;;
   *" start "*) echo start >>%s/calls; exit %d ;;
 esac
-`, tc.active, dir, status))
-			}
-			program(t, filepath.Join(dir, "check"), "#!/bin/sh\necho a disk is missing; exit "+tc.check)
-			events := filepath.Join(dir, "events")
-			said, err := local(t, "localhost", fmt.Sprintf(`
+`, tc.active, filepath.Join(dir, name), status))
+		}
+		program(t, filepath.Join(dir, name, "check"), "#!/bin/sh\necho a disk is missing; exit "+tc.check)
+	}
+	vars, err := json.Marshal(limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := filepath.Join(dir, "events")
+	said, err := local(t, strings.Join(slices.Collect(maps.Keys(hosts)), ","), fmt.Sprintf(`
     - name: Start slurmd
-      converge: {services: [{name: munge}, {name: slurmd, boot: false}], health: %s/check, limit: %d}
-`, dir, tc.limit), "PATH="+dir+":"+os.Getenv("PATH"), "RECONFIGURE_EVENTS="+events,
-				"ANSIBLE_CALLBACK_PLUGINS="+mustAbs(t, "callback_plugins"), "ANSIBLE_CALLBACKS_ENABLED=reconfigure_events")
-			if (err != nil) != (tc.event != "") {
-				t.Fatalf("%v\n%s", err, said)
+      converge:
+        services: [{name: munge}, {name: slurmd, boot: false}]
+        health: "%[1]s/{{ inventory_hostname }}/check"
+        limit: "{{ limits[inventory_hostname] }}"
+      environment: {PATH: "%[1]s/{{ inventory_hostname }}:%[2]s"}
+      vars: {limits: %[3]s}
+`, dir, os.Getenv("PATH"), vars), "RECONFIGURE_EVENTS="+events,
+		"ANSIBLE_CALLBACK_PLUGINS="+mustAbs(t, "callback_plugins"), "ANSIBLE_CALLBACKS_ENABLED=reconfigure_events")
+	if err == nil {
+		t.Error("the playbook has succeeded")
+	}
+	for name, tc := range hosts {
+		calls, _ := os.ReadFile(filepath.Join(dir, name, "calls"))
+		if started := len(calls) > 0; started != (tc.starts != "") {
+			t.Errorf("%s: calls: %q", name, calls)
+		}
+		var got string
+		for line := range strings.Lines(read(t, events)) {
+			if strings.Contains(line, `"host": "`+name+`"`) {
+				got += line
 			}
-			calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
-			if started := len(calls) > 0; started != (tc.starts != "") {
-				t.Errorf("calls: %q", calls)
-			}
-			if got := read(t, events); !strings.Contains(got, tc.event) ||
-				strings.Contains(tc.event, "true") && !strings.Contains(got, `"message": "a disk is missing"`) {
-				t.Errorf("events:\n%s", got)
-			}
-		})
+		}
+		if failed := strings.Contains(got, `"failed"`); !strings.Contains(got, tc.event) || failed != (tc.event != "") ||
+			strings.Contains(tc.event, "true") && !strings.Contains(got, `"message": "a disk is missing"`) {
+			t.Errorf("%s: events:\n%s\n%s", name, got, said)
+		}
 	}
 }
 

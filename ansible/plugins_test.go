@@ -1,11 +1,14 @@
 package site_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +83,8 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 // TestWhatNodesHaveInCommonIsRenderedOnce counts the calls of a program by a variable, with two nodes. One that depends
 // on the node, by way of a template, is rendered for each of them, and so is one with a variable of the node.
 func TestWhatNodesHaveInCommonIsRenderedOnce(t *testing.T) {
+	var tasks strings.Builder
+	var checks []func(said string)
 	for _, tc := range []struct {
 		name, text, fact, first, second string
 		calls                           int
@@ -89,10 +94,9 @@ func TestWhatNodesHaveInCommonIsRenderedOnce(t *testing.T) {
 		{"a variable of each node", "{{ own }}", "one", "own h1", "own h2", 3},
 		{"a value that was read on the node", "{{ fact }}", "fact {{ inventory_hostname }}", "fact h1", "fact h2", 2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			dir := t.TempDir()
-			write(t, filepath.Join(dir, "template"), "{{ inventory_hostname }}")
-			said, err := local(t, "h1,h2", fmt.Sprintf(`
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "template"), "{{ inventory_hostname }}")
+		fmt.Fprintf(&tasks, `
     - set_fact: {fact: "%[3]s"}
     - converge:
         common: all_have
@@ -105,25 +109,30 @@ func TestWhatNodesHaveInCommonIsRenderedOnce(t *testing.T) {
         all_have:
           folders: [{path: "{{ each }}", mode: "0755", keep: true}]
           blocks: [{path: "%[1]s/blocks", marker: "%[2]s", content: ""}]
-`, dir, tc.text, tc.fact), "ANSIBLE_FORKS=1") // both write one file
-			if err != nil {
-				t.Fatalf("%v\n%s", err, said)
-			}
+`, dir, tc.text, tc.fact)
+		checks = append(checks, func(said string) {
 			blocks := read(t, filepath.Join(dir, "blocks"))
 			for _, want := range []string{tc.first, tc.second} {
 				if !strings.Contains(blocks, "# BEGIN "+want+"\n") {
-					t.Errorf("there is no block %q:\n%s", want, blocks)
+					t.Errorf("%s: there is no block %q:\n%s\n%s", tc.name, want, blocks, said)
 				}
 			}
 			for _, host := range []string{"h1", "h2"} {
 				if _, err := os.Stat(filepath.Join(dir, host+".own")); err != nil {
-					t.Error(err)
+					t.Errorf("%s: %v", tc.name, err)
 				}
 			}
 			if calls := strings.Count(read(t, filepath.Join(dir, "calls")), "call"); calls != tc.calls {
-				t.Errorf("%d calls, want %d", calls, tc.calls)
+				t.Errorf("%s: %d calls, want %d", tc.name, calls, tc.calls)
 			}
 		})
+	}
+	said, err := local(t, "h1,h2", tasks.String(), "ANSIBLE_FORKS=1") // both write one file
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for _, check := range checks {
+		check(said)
 	}
 }
 
@@ -199,27 +208,37 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	}
 }
 
-// TestAHomeOnASharedFolderIsRefused uses root's home, inside and beside a folder that could be shared.
+// TestAHomeOnASharedFolderIsRefused uses root's home, inside and beside a folder that could be shared. Each host has
+// another folder.
 func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
 	home, err := user.LookupId("0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for folder, shared := range map[string]bool{
-		home.HomeDir: true, filepath.Dir(home.HomeDir): true, home.HomeDir + "s": false, home.HomeDir + "/users": false,
-	} {
-		file := filepath.Join(t.TempDir(), "text")
-		said, err := local(t, "localhost", fmt.Sprintf(`
+	dir := t.TempDir()
+	hosts := []struct {
+		name, folder string
+		shared       bool
+	}{
+		{"itself", home.HomeDir, true},
+		{"above", filepath.Dir(home.HomeDir), true},
+		{"beside", home.HomeDir + "s", false},
+		{"below", home.HomeDir + "/users", false},
+	}
+	said, err := local(t, "itself,above,beside,below", fmt.Sprintf(`
     - converge:
-        apart: {users: [root], paths: [%s]}
-        files: [{path: %s, content: text, mode: "0644"}]
-`, folder, file))
-		refused := strings.Contains(said, "the home of root, "+home.HomeDir+", is in the folder "+folder+" of nfs_shares")
-		if (err != nil) != shared || refused != shared {
-			t.Errorf("%s: %v\n%s", folder, err, said)
-		}
-		if _, err := os.Stat(file); (err == nil) == shared {
-			t.Errorf("%s: the file exists: %v", folder, err)
+        apart: {users: [root], paths: ["{{ folders[inventory_hostname] }}"]}
+        files: [{path: "%s/{{ inventory_hostname }}", content: text, mode: "0644"}]
+      vars: {folders: {itself: %s, above: %s, beside: %s, below: %s}}
+`, dir, hosts[0].folder, hosts[1].folder, hosts[2].folder, hosts[3].folder))
+	if err == nil {
+		t.Error("the playbook has succeeded")
+	}
+	for _, host := range hosts {
+		refused := strings.Contains(said,
+			"the home of root, "+home.HomeDir+", is in the folder "+host.folder+" of nfs_shares")
+		if _, err := os.Stat(filepath.Join(dir, host.name)); refused != host.shared || (err == nil) == host.shared {
+			t.Errorf("%s: refused: %v, the file exists: %v\n%s", host.folder, refused, err == nil, said)
 		}
 	}
 }
@@ -375,26 +394,28 @@ func TestFilesOfTheControlHostAreReplacedOrStay(t *testing.T) {
 func TestAKeyOfANodeIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
-	for name, key := range map[string]string{
-		"two lines":    good + "\nssh-ed25519 AAAA anybody",
+	keys := map[string]string{
+		"good":         good,
+		"two-lines":    good + "\nssh-ed25519 AAAA anybody",
 		"options":      `command="sh" ` + good,
-		"another type": "ssh-rsa AAAAB3NzaC1yc2E",
-		"too long":     good + "AAAA",
+		"another-type": "ssh-rsa AAAAB3NzaC1yc2E",
+		"too-long":     good + "AAAA",
 		"nothing":      "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			said, err := local(t, "good,bad", fmt.Sprintf(`
+	}
+	vars, err := json.Marshal(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := local(t, strings.Join(slices.Collect(maps.Keys(keys)), ","), fmt.Sprintf(`
     - authorize_key:
         {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}", command: run}
-      vars: {said: {good: %q, bad: %q}}
-`, file, good, key))
-			if err == nil || !strings.Contains(said, "does not have a public key") {
-				t.Errorf("%v\n%s", err, said)
-			}
-			if got, want := read(t, file), "restrict,command=\"run\" "+good+" good\n"; got != want {
-				t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
-			}
-		})
+      vars: {said: %s}
+`, file, vars))
+	if n := strings.Count(said, "does not have a public key"); err == nil || n != len(keys)-1 {
+		t.Errorf("%d keys are refused: %v\n%s", n, err, said)
+	}
+	if got, want := read(t, file), "restrict,command=\"run\" "+good+" good\n"; got != want {
+		t.Errorf("(-want +got):\n%s\n%s", cmp.Diff(want, got), said)
 	}
 }
 

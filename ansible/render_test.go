@@ -163,17 +163,24 @@ func TestThePrologOfTheSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for extra, want := range map[string]string{
+	text := "- hosts: localhost\n  vars_files: [" + here + "/vars/declared.yml, " + here +
+		"/roles/slurm_scripts/vars/main.yml]\n  tasks:\n"
+	wants := map[string]string{
 		"{}":                                "960 []",
 		"{PROLOGSLURMCTLD: /site/prolog}":   "960 [/site/prolog]",
 		"{PrologEpilogTimeout: 20, Foo: 1}": "15 []",
 		"{PrologTimeout: 30}":               "25 []",
-	} {
-		text := "- hosts: localhost\n  vars_files: [" + here + "/vars/declared.yml, " + here + "/roles/slurm_scripts/vars/main.yml]\n  tasks:\n" +
-			"    - ansible.builtin.debug: {msg: '{{ slurm_scripts_launch_limit }} [{{ slurm_scripts_prolog }}]'}\n" +
-			"      vars: {slurm: {resume_timeout: 900, extra: " + extra + "}}\n"
-		if said := playbook(t, text); !strings.Contains(said, want) {
-			t.Errorf("with %s: want %q in\n%s", extra, want, said)
-		}
+	}
+	for extra, want := range wants {
+		text += fmt.Sprintf(`
+    - ansible.builtin.debug:
+        msg: "{{ 'right' if said == '%[2]s' else 'wrong' }} with %[1]s: {{ said }}"
+      vars:
+        slurm: {resume_timeout: 900, extra: %[1]s}
+        said: "{{ slurm_scripts_launch_limit }} [{{ slurm_scripts_prolog }}]"
+`, extra, want)
+	}
+	if said := playbook(t, text); strings.Count(said, "right with") != len(wants) {
+		t.Error(said)
 	}
 }
