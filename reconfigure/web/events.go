@@ -49,6 +49,7 @@ func (p *pulses) serve(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprint(w, text)
 		return err == nil && out.Flush() == nil
 	}
+	defer func() { _ = out.SetWriteDeadline(time.Now().Add(writeWithin)) }() // for the end of the stream
 	if !write("retry: 5000\n\n") {
 		return
 	}

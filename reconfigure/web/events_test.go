@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,3 +50,40 @@ func TestSourcesAreAskedWhileAPageIsOpen(t *testing.T) {
 		}
 	})
 }
+
+// TestTheEndOfAStreamIsWritten ends the server long after the last event. Without the end of the stream, a browser
+// reports an error.
+func TestTheEndOfAStreamIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		server := http.Server{Handler: web.New(ctx, empty(t).sources()).Handler()}
+		ours, theirs := net.Pipe()
+		l := &pipeListener{conns: make(chan net.Conn, 1)}
+		l.conns <- theirs
+		served := make(chan error)
+		go func() { served <- server.Serve(l) }()
+		if _, err := io.WriteString(ours, "GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(15*time.Second, end)
+		all, err := io.ReadAll(ours)
+		if !strings.Contains(string(all), "data: ") || !strings.HasSuffix(string(all), "\r\n0\r\n\r\n") {
+			t.Errorf("%q, %v", all, err)
+		}
+		close(l.conns)
+		<-served
+	})
+}
+
+// pipeListener accepts connections from a channel.
+type pipeListener struct{ conns chan net.Conn }
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	if conn, ok := <-l.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *pipeListener) Close() error   { return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
