@@ -53,8 +53,8 @@ type Paths struct {
 	BareArchive    string
 }
 
-// Quick returns p with QuickTerraform, and with a provider that omits the fixed waits before the first poll: ten seconds
-// for a server, and five for a port. It is for tests that do not depend on the time of Terraform's results.
+// Quick returns p with QuickTerraform, and with a provider that omits the fixed waits before the first poll: ten
+// seconds for a server, and five for a port. It is for tests that do not depend on the time of Terraform's results.
 func (p Paths) Quick() Paths {
 	p.Terraform, p.Plugins, p.TerraformRC = p.QuickTerraform, p.QuickPlugins, p.QuickTerraformRC
 	return p

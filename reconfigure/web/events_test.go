@@ -62,7 +62,8 @@ func TestTheEndOfAStreamIsWritten(t *testing.T) {
 		l.conns <- theirs
 		served := make(chan error)
 		go func() { served <- server.Serve(l) }()
-		if _, err := io.WriteString(ours, "GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+		const request = "GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+		if _, err := io.WriteString(ours, request); err != nil {
 			t.Fatal(err)
 		}
 		time.AfterFunc(15*time.Second, end)
