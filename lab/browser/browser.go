@@ -3,7 +3,9 @@ package browser
 
 import (
 	"context"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +28,57 @@ type Tab struct {
 	problems []string // violations of the policy, errors of scripts, and dialogs
 }
 
-// Open opens a tab of Chromium. At the end of the test, it fails if the page violated its policy, threw an error or
-// opened a dialog.
+// shared is the Chromium of all tabs of a package, which Main closes.
+var shared struct {
+	sync.Mutex
+	kept  bool // Main runs
+	ctx   context.Context
+	close []func()
+}
+
+// Main runs a package's tests with one Chromium. Without it, each tab has a Chromium of its own.
+func Main(m *testing.M) (code int) {
+	shared.kept = true
+	code = m.Run()
+	for _, undo := range slices.Backward(shared.close) {
+		undo()
+	}
+	return code
+}
+
+// start starts Chromium, or returns the one that runs.
+func start(t *testing.T) context.Context {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.ctx != nil {
+		return shared.ctx
+	}
+	end := t.Cleanup
+	if shared.kept {
+		end = func(undo func()) { shared.close = append(shared.close, undo) }
+	}
+	dir, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(func() { _ = os.RemoveAll(dir) })
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox,
+		chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(2*time.Minute))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	end(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	end(cancel)
+	if err := chromedp.Do(ctx); err != nil { // it starts
+		t.Fatal(err)
+	}
+	if shared.kept {
+		shared.ctx = ctx
+	}
+	return ctx
+}
+
+// Open opens a tab of Chromium, which shares nothing with others. At the end of the test, it fails if the page violated
+// its policy, threw an error or opened a dialog.
 func Open(t *testing.T) *Tab {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
@@ -36,11 +87,7 @@ func Open(t *testing.T) *Tab {
 		}
 		t.Fatal("there is no Chromium: run `make tools`")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox,
-		chromedp.Env("TMPDIR="+t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, cancel := chromedp.NewContext(start(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &Tab{T: t, ctx: ctx}
 	err := chromedp.Listen(ctx, func(event any) {
