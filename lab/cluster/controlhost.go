@@ -48,8 +48,10 @@ func (l *Lab) home(elem ...string) string {
 // toolsFolder returns the folder of Terraform and the provider's mirror on the control host.
 func toolsFolder(dir string) string { return filepath.Join(dir, "tools") }
 
+// terraformBinary returns the path of Terraform there. It is in a folder of the same name as among the tools, by which
+// Terraform knows whether it is tools.Paths.QuickTerraform.
 func (l *Lab) terraformBinary() string {
-	return filepath.Join(toolsFolder(l.Dir), filepath.Base(l.cfg.Tools.Terraform))
+	return filepath.Join(toolsFolder(l.Dir), filepath.Base(filepath.Dir(l.cfg.Tools.Terraform)), "terraform")
 }
 
 func (l *Lab) pluginsFolder() string { return filepath.Join(toolsFolder(l.Dir), "plugins") }
@@ -113,7 +115,8 @@ func (l *Lab) startControlHost(ctx context.Context) error {
 		os.WriteFile(l.host("sshd_config"), sshdConfig(address, l.host("host_key")), 0o600),
 		os.WriteFile(l.host("start.sh"), []byte(controlHostScript), 0o600),
 		// The script mounts over them.
-		os.MkdirAll(l.pluginsFolder(), 0o755), os.WriteFile(l.terraformBinary(), nil, 0o644))
+		os.MkdirAll(l.pluginsFolder(), 0o755), os.MkdirAll(filepath.Dir(l.terraformBinary()), 0o755),
+		os.WriteFile(l.terraformBinary(), nil, 0o644))
 	if err != nil {
 		return err
 	}
@@ -256,5 +259,5 @@ func endProcesses(dir string) error {
 
 // onControlHost returns what recognises the mount namespace of the control host of the lab in the folder dir.
 func onControlHost(dir string) func(mountPoint string) bool {
-	return func(mountPoint string) bool { return filepath.Dir(mountPoint) == toolsFolder(dir) }
+	return func(mountPoint string) bool { return strings.HasPrefix(mountPoint, toolsFolder(dir)+"/") }
 }

@@ -2,7 +2,8 @@
 # DIR has the control host's files. TOOLS is the folder for Terraform and its provider, since a checkout may be in a
 # folder that only root can enter.
 set -eu
-mount --bind "$TERRAFORM" "$TOOLS/${TERRAFORM##*/}"
+folder=${TERRAFORM%/*}
+mount --bind "$TERRAFORM" "$TOOLS/${folder##*/}/terraform"
 mount --bind "$PLUGINS" "$TOOLS/plugins"
 # Not over the single files: such a mount ends when the computer's own file is replaced, as useradd(8) does.
 mount -t overlay -o "lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work" control-host /etc

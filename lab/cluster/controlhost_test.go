@@ -74,7 +74,7 @@ func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
 	needs.Lab(t)
 	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, since a control host has a separate one
 	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
-	for _, folder := range []string{"computer", "etc", "work", "home/" + User + "/.ssh", "tools/plugins"} {
+	for _, folder := range []string{"computer", "etc", "work", "home/" + User + "/.ssh", "tools/plugins", "tools/bin"} {
 		if err := os.MkdirAll(in(folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
 		"computer/group":         "root:x:0:\nnogroup:x:65534:\neiffel:x:1000:\n",
 		"computer/shadow":        "root:secret:19000:0:99999:7:::\neiffel:!:19000:0:99999:7:::\n",
 		"computer/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\n",
-		"tools/true":             "",
+		"tools/bin/terraform":    "",
 		"start.sh":               controlHostScript,
 	} {
 		if err := os.WriteFile(in(file), []byte(text), 0o600); err != nil {
@@ -157,8 +157,8 @@ func TestTheUserStaysWhenTheComputersAccountsAreReplaced(t *testing.T) {
 	needs.Lab(t)
 	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, since a control host has a separate one
 	const computer = `set -eu
-mkdir -p real etc work home tools/plugins
-: >tools/true
+mkdir -p real etc work home tools/plugins tools/bin
+: >tools/bin/terraform
 cp /etc/passwd /etc/group /etc/nsswitch.conf real
 mount --bind real /etc
 (cat /etc/passwd; echo eiffel:*:20000:20000::/:/bin/sh) >etc/passwd

@@ -41,7 +41,7 @@ func newRoot(t *testing.T, cfg labcloud.Config) *root {
 	clouds := filepath.Join(dir, "clouds.yaml")
 	f.must(os.WriteFile(clouds, f.cloud.CloudsYAML("lab", f.url), 0o600))
 
-	tf, err := tfexec.NewTerraform(dir, tool(t, "EIFFEL_TERRAFORM", "bin/terraform-quick"))
+	tf, err := tfexec.NewTerraform(dir, tool(t, "EIFFEL_TERRAFORM", "quick/terraform"))
 	f.must(err)
 	f.must(tf.SetEnv(map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": dir, "CHECKPOINT_DISABLE": "1",

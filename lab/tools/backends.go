@@ -10,14 +10,14 @@ import (
 )
 
 // terraformPatch is the version of the patch of Terraform: see buildTerraform.
-const terraformPatch = "terraform-" + TerraformVersion + "-2"
+const terraformPatch = "terraform-" + TerraformVersion + "-3"
 
 // leftOut are the back ends for states that no test uses. Their clouds' libraries are almost half of the time for which
 // Terraform is built.
 var leftOut = []string{"Azure", "Consul", "Cos", "GCS", "Kubernetes", "OSS", "S3"}
 
-// buildTerraform builds Terraform without the back ends leftOut. Under the name quickTerraform, it omits what quickly
-// says.
+// buildTerraform builds Terraform without the back ends leftOut. When started from a folder quickFolder, it omits what
+// quickly says.
 func buildTerraform(ctx context.Context, wrapper, file string) error {
 	return buildPatched(ctx, wrapper, terraformModule, terraformPatch, file, func(source string) error {
 		return errors.Join(
@@ -26,15 +26,15 @@ func buildTerraform(ctx context.Context, wrapper, file string) error {
 	})
 }
 
-// quickTerraform is the name under which Terraform omits what takes a quarter of the CPU time of a run with its
-// provider: see quickly.
-const quickTerraform = "terraform-quick"
+// quickFolder is the name of the folder of a Terraform that omits what takes a quarter of the CPU time of a run with its
+// provider: see quickly. The program's name is the same, since tests look for processes by name.
+const quickFolder = "quick"
 
-// quickly extends two conditions by the name. The first is that of TLS between Terraform and the provider, for which
+// quickly extends two conditions by the folder. The first is that of TLS between Terraform and the provider, for which
 // both make keys: TF_DISABLE_PLUGIN_TLS disables it for test frameworks, but terraform-exec removes that variable. The
 // second is that of the comparison of the provider with its checksum.
 func quickly(source []byte) ([]byte, error) {
-	const isQuick = `strings.HasSuffix(os.Args[0], "/` + quickTerraform + `")`
+	const isQuick = `strings.HasSuffix(os.Args[0], "/` + quickFolder + `/terraform")`
 	for _, condition := range []string{
 		`os.Getenv("TF_DISABLE_PLUGIN_TLS") == ""`, `len(allowedHashes) != 0`,
 	} {

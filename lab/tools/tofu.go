@@ -72,11 +72,10 @@ func (p Paths) chosen(checkout string) (Paths, error) {
 // registry. The file is a hard link, since a lab's control host has the mirror without the rest of the checkout.
 func (p provider) tofuMirror(from, to string) step {
 	original := p.binary(from)
-	link := strings.Replace(p.binary(to), "registry.terraform.io", "registry.opentofu.org", 1)
-	s := hardLink(filepath.Base(to), original, link)
-	s.install = func(context.Context) error {
-		return errors.Join(os.RemoveAll(to), os.MkdirAll(filepath.Dir(link), 0o755), os.Link(original, link))
-	}
+	mirror := strings.Replace(p.binary(to), "registry.terraform.io", "registry.opentofu.org", 1)
+	s := hardLink(filepath.Base(to), original, mirror)
+	link := s.install
+	s.install = func(ctx context.Context) error { return errors.Join(os.RemoveAll(to), link(ctx)) }
 	return s
 }
 
@@ -89,6 +88,8 @@ func hardLink(name, original, link string) step {
 			b, err := os.Stat(link)
 			return missing == nil && err == nil && os.SameFile(a, b)
 		},
-		func(context.Context) error { return errors.Join(os.RemoveAll(link), os.Link(original, link)) },
+		func(context.Context) error {
+			return errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.RemoveAll(link), os.Link(original, link))
+		},
 	}
 }

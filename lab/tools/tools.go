@@ -80,7 +80,7 @@ func paths(checkout string) (Paths, error) {
 	return Paths{
 		ProviderVersion:  release.version,
 		Terraform:        filepath.Join(dir, "bin", "terraform"),
-		QuickTerraform:   filepath.Join(dir, "bin", quickTerraform),
+		QuickTerraform:   filepath.Join(dir, quickFolder, "terraform"),
 		Plugins:          filepath.Join(dir, "plugins"+release.suffix),
 		TerraformRC:      filepath.Join(dir, "terraformrc"+release.suffix),
 		QuickPlugins:     filepath.Join(dir, "plugins"+release.suffix+"-quick"),
@@ -117,7 +117,7 @@ func chains(checkout string, p Paths) []chain {
 			func() bool { return hasPatch(p.Terraform, terraformModule, terraformPatch) },
 			func(ctx context.Context) error { return buildTerraform(ctx, wrapper("terraform"), p.Terraform) },
 		},
-		hardLink(quickTerraform, p.Terraform, p.QuickTerraform),
+		hardLink("terraform for tests", p.Terraform, p.QuickTerraform),
 		{
 			"terraform-provider-openstack " + release.version,
 			func() bool {

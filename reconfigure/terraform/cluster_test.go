@@ -112,7 +112,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.declare(`floating_ip_network: ""`, `floating_ip_network: public`)
 	c.cfg = Config{
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
-		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform-quick"),
+		Binary: tool(t, "EIFFEL_TERRAFORM", "quick/terraform"),
 		Module: kinds, Variables: map[string]string{"OS_CLIENT_CONFIG_FILE": filepath.Join(c.dir, "clouds.yaml")},
 		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
 		Log: slog.New(slog.DiscardHandler), Port: c.port,

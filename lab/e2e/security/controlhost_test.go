@@ -73,7 +73,7 @@ func TestNothingOfTheControlHostRunsAsRoot(t *testing.T) {
 	})
 	lab.AwaitQuiet(t)
 	// A name has 15 characters (proc_pid_comm(5)).
-	for _, name := range []string{"reconfigure", "terraform-quick", "terraform-provi", "ansible-playboo", "ssh"} {
+	for _, name := range []string{"reconfigure", "terraform", "terraform-provi", "ansible-playboo", "ssh"} {
 		if !users[name] {
 			t.Errorf("no %s of the user's was seen, so the test is no proof: %v", name, slices.Sorted(maps.Keys(users)))
 		}
