@@ -26,8 +26,8 @@ func buildTerraform(ctx context.Context, wrapper, file string) error {
 	})
 }
 
-// quickFolder is the name of the folder of a Terraform that omits what takes a quarter of the CPU time of a run with its
-// provider: see quickly. The program's name is the same, since tests look for processes by name.
+// quickFolder is the name of the folder of a Terraform that omits what takes a quarter of the CPU time of a run with
+// its provider: see quickly. The program's name is the same, since tests look for processes by name.
 const quickFolder = "quick"
 
 // quickly extends two conditions by the folder. The first is that of TLS between Terraform and the provider, for which
