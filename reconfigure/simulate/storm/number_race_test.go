@@ -4,4 +4,4 @@ package storm
 
 // storms is the default number of storms. With the race detector each takes three times as long.
 // `make release-check` plays 30 new ones.
-const storms = "5"
+const storms = "10"
