@@ -371,10 +371,13 @@ func (r *rig) stop() {
 	r.until("the daemons have ended", func() bool { return r.command("pgrep", "-x", "slurmctld|slurmd").Run() != nil })
 }
 
-// start starts both, and waits until the node can be used.
+// start starts both, and waits until the node can be used. With a path, as systemd starts them: since 23.11 "scontrol
+// reconfigure" executes the daemon's first argument again, or, if that is no path, the file behind it, which on Debian has
+// another name (slurmctld-wlm), and stop would not find it.
 func (r *rig) start() error {
 	r.Helper()
-	r.on("sh", "-c", "slurmctld -D >/var/log/slurm/ctld 2>&1 </dev/null & slurmd -D >/var/log/slurm/d 2>&1 </dev/null &")
+	r.on("sh", "-c", "cd /var/log/slurm; /usr/sbin/slurmctld -D >ctld 2>&1 </dev/null & "+
+		"/usr/sbin/slurmd -D >d 2>&1 </dev/null &")
 	failed := false
 	good := await.Until(r.Context(), patience, func() bool {
 		if r.command("pgrep", "-x", "slurmctld").Run() != nil || r.command("pgrep", "-x", "slurmd").Run() != nil {
@@ -389,6 +392,9 @@ func (r *rig) start() error {
 	if failed || !good {
 		out, _ := r.command("scontrol", "show", "node", name).Output()
 		return fmt.Errorf("slurmctld or slurmd does not run: %s\n%s", out, r.log())
+	}
+	if out, err := r.command("grep", "-r", "killing old", "/var/log/slurm").Output(); err == nil {
+		r.Fatalf("one was started while another one ran: %s", out)
 	}
 	return nil
 }
