@@ -1,7 +1,9 @@
 package tools
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -43,3 +45,29 @@ func (p provider) buildQuick(ctx context.Context, wrapper, file string) error {
 
 // isQuick reports whether the file is the provider with the patch quickPatch.
 func (p provider) isQuick(file string) bool { return hasPatch(file, p.module, p.quickPatch()) }
+
+// quickFolder is the name of the folder of a Terraform that omits what takes much of the CPU time of a run with its
+// provider: see quickly. The program's name is the same, since tests look for processes by name.
+const quickFolder = "quick"
+
+// quickTerraform is the file that is added to Terraform's source.
+//
+//go:embed quickterraform.go.txt
+var quickTerraform []byte
+
+// quickly makes a quick Terraform use no TLS to the provider, for which both would make keys, and not compare the
+// provider with its checksum: TF_DISABLE_PLUGIN_TLS disables TLS for test frameworks, but terraform-exec removes that
+// variable. It has one process of the provider for all walks: see quickTerraform.
+func quickly(source []byte) ([]byte, error) {
+	for _, change := range [][2]string{
+		{`os.Getenv("TF_DISABLE_PLUGIN_TLS") == ""`, `os.Getenv("TF_DISABLE_PLUGIN_TLS") == "" && !quick`},
+		{`len(allowedHashes) != 0`, `len(allowedHashes) != 0 && !quick`},
+		{`func providerFactory(`, `func ownProviderFactory(`},
+	} {
+		if found := bytes.Count(source, []byte(change[0])); found != 1 {
+			return nil, fmt.Errorf("%d places with %q, not 1", found, change[0])
+		}
+		source = bytes.Replace(source, []byte(change[0]), []byte(change[1]), 1)
+	}
+	return source, nil
+}

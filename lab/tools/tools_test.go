@@ -58,6 +58,8 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
     openstack = { source = "terraform-provider-openstack/openstack" }
   }
 }
+
+resource "openstack_networking_network_v2" "network" {}
 `
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(module), 0o644); err != nil {
 		t.Fatal(err)
@@ -72,6 +74,16 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	if want := "Installed terraform-provider-openstack/openstack v" +
 		p.ProviderVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
+	}
+
+	// Quick Terraform starts one process of the provider, for the schema and for the resource.
+	for binary, starts := range map[string]int{p.Terraform: 2, p.QuickTerraform: 1} {
+		cmd := exec.CommandContext(t.Context(), binary, "validate")
+		cmd.Dir, cmd.Env = dir, []string{"TF_CLI_CONFIG_FILE=" + p.TerraformRC, "HOME=" + dir, "TF_LOG=debug"}
+		out, err := cmd.CombinedOutput()
+		if got := strings.Count(string(out), "plugin started"); err != nil || got != starts {
+			t.Errorf("%s: %v: %d processes of the provider, not %d\n%.500s", binary, err, got, starts, out)
+		}
 	}
 
 	// The lock file gets the checksum of another provider.

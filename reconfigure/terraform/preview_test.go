@@ -106,6 +106,7 @@ func TestEnvironmentLeavesOutWhatWouldChangeAPlan(t *testing.T) {
 	want := map[string]string{
 		"PATH": "/bin", "HOME": "/root", "TF_CLI_CONFIG_FILE": "/etc/rc", "OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml",
 		"OS_PASSWORD": "a=b", "CHECKPOINT_DISABLE": "1",
+		"TF_LOG_SDK": "OFF", "TF_LOG_SDK_PROTO": "OFF", "TF_LOG_SDK_HELPER_SCHEMA": "OFF",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
