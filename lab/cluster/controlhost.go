@@ -56,6 +56,19 @@ func (l *Lab) terraformBinary() string {
 
 func (l *Lab) pluginsFolder() string { return filepath.Join(toolsFolder(l.Dir), "plugins") }
 
+func (l *Lab) ansibleFolder() string { return filepath.Join(toolsFolder(l.Dir), "ansible") }
+
+// defaultPath is PATH of logins on Debian.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// path returns PATH of the user's logins to this computer as a control host.
+func (l *Lab) path() string {
+	if l.cfg.Tools.Ansible == "" {
+		return defaultPath
+	}
+	return l.ansibleFolder() + ":" + defaultPath
+}
+
 // makeUser makes the user's account, home and key, and the host key.
 func (l *Lab) makeUser(ctx context.Context) error {
 	err := errors.Join(
@@ -112,10 +125,11 @@ func (l *Lab) startControlHost(ctx context.Context) error {
 	}
 	address := net.JoinHostPort(l.cfg.Gateway.Addr().String(), strconv.Itoa(sshPort))
 	err := errors.Join(
-		os.WriteFile(l.host("sshd_config"), sshdConfig(address, l.host("host_key")), 0o600),
+		os.WriteFile(l.host("sshd_config"), l.sshdConfig(address, l.host("host_key")), 0o600),
 		os.WriteFile(l.host("start.sh"), []byte(controlHostScript), 0o600),
 		// The script mounts over them.
 		os.MkdirAll(l.pluginsFolder(), 0o755), os.MkdirAll(filepath.Dir(l.terraformBinary()), 0o755),
+		os.MkdirAll(l.ansibleFolder(), 0o755),
 		os.WriteFile(l.terraformBinary(), nil, 0o644))
 	if err != nil {
 		return err
@@ -129,7 +143,7 @@ func (l *Lab) startControlHost(ctx context.Context) error {
 	l.sshd.Stdout, l.sshd.Stderr = log, log
 	l.sshd.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + l.host(), "TOOLS=" + toolsFolder(l.Dir),
-		"TERRAFORM=" + l.cfg.Tools.Terraform, "PLUGINS=" + l.cfg.Tools.Plugins,
+		"TERRAFORM=" + l.cfg.Tools.Terraform, "PLUGINS=" + l.cfg.Tools.Plugins, "ANSIBLE=" + l.cfg.Tools.Ansible,
 	}
 	l.sshd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.sshd.Start(); err != nil {
@@ -175,9 +189,10 @@ func loginByKey(ctx context.Context, key, address string, port int) *exec.Cmd {
 }
 
 // sshdConfig returns the configuration of a control host's sshd.
-func sshdConfig(address, hostKey string) []byte {
+func (l *Lab) sshdConfig(address, hostKey string) []byte {
 	return fmt.Appendf(nil, `ListenAddress %s
 HostKey %s
+SetEnv PATH=%s
 AuthorizedKeysFile .ssh/authorized_keys
 StrictModes yes
 PermitRootLogin no
@@ -187,7 +202,7 @@ UsePAM no
 UseDNS no
 MaxStartups 200:30:400
 PidFile none
-`, address, hostKey)
+`, address, hostKey, l.path())
 }
 
 func answers(ctx context.Context, address, log string) error {
@@ -213,20 +228,20 @@ func (l *Lab) OnControlHost(ctx context.Context, dir string, argv ...string) *ex
 	if l.hasMachine() {
 		return l.onMachine(ctx, dir, argv...)
 	}
-	cmd := inNamespace(ctx, l.host("pid"), dir, argv...)
+	cmd := inNamespace(ctx, l.host("pid"), l.path(), dir, argv...)
 	cmd.Env = append(cmd.Env, l.Environ...)
 	return cmd
 }
 
-// inNamespace is [Lab.OnControlHost] in the namespaces of the process whose id is in a file.
-func inNamespace(ctx context.Context, pidFile, dir string, argv ...string) *exec.Cmd {
+// inNamespace is [Lab.OnControlHost] with a PATH, in the namespaces of the process whose id is in a file.
+func inNamespace(ctx context.Context, pidFile, path, dir string, argv ...string) *exec.Cmd {
 	pid, err := os.ReadFile(pidFile)
 	args := []string{
 		"--mount=/proc/" + strings.TrimSpace(string(pid)) + "/ns/mnt", "--wdns=" + dir,
 		"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--",
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(args, argv...)...)
-	cmd.Env = login()
+	cmd.Env = login(path)
 	if err != nil {
 		cmd.Err = fmt.Errorf("the control host is not up: %w", err)
 	}
@@ -234,10 +249,10 @@ func inNamespace(ctx context.Context, pidFile, dir string, argv ...string) *exec
 }
 
 // login returns the environment of the user's logins.
-func login() []string {
+func login(path string) []string {
 	return []string{
 		"HOME=/home/" + User, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash", "LANG=C.UTF-8",
-		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"PATH=" + path,
 	}
 }
 

@@ -119,7 +119,7 @@ func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
 	address := free.Addr().(*net.TCPAddr)
 	err = errors.Join(free.Close(), os.MkdirAll("/run/sshd", 0o755),
 		os.WriteFile(in("home", User, ".ssh", "authorized_keys"), []byte(public+"\n"), 0o600),
-		os.WriteFile(in("sshd_config"), sshdConfig(address.String(), in("host_key")), 0o600),
+		os.WriteFile(in("sshd_config"), (&Lab{}).sshdConfig(address.String(), in("host_key")), 0o600),
 		(&Lab{uid: uid}).give(in("home", User)))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
 	sshd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", computer)
 	sshd.Dir, sshd.Stdout, sshd.Stderr = dir, log, log
 	sshd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + dir, "TOOLS=" + in("tools"),
-		"TERRAFORM=/bin/true", "PLUGINS=/usr"}
+		"TERRAFORM=/bin/true", "PLUGINS=/usr", "ANSIBLE="}
 	if err := sshd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ wait $!
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", computer)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + dir, "TOOLS=" + toolsFolder(dir),
-		"TERRAFORM=/bin/true", "PLUGINS=/usr"}
+		"TERRAFORM=/bin/true", "PLUGINS=/usr", "ANSIBLE="}
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != User+"\n" {
 		t.Errorf("the user's name is %q: %v", out, err)
 	}

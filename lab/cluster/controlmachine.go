@@ -169,7 +169,7 @@ func (l *Lab) asRoot(command string) (string, error) {
 func (l *Lab) onMachine(ctx context.Context, dir string, argv ...string) *exec.Cmd {
 	words := []string{"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--", "env", "-i",
 		"--chdir=" + dir}
-	inside := l.Host.Command(ControlHostName, slices.Concat(words, login(), l.Environ, argv)...)
+	inside := l.Host.Command(ControlHostName, slices.Concat(words, login(defaultPath), l.Environ, argv)...)
 	cmd := exec.CommandContext(ctx, inside.Path, inside.Args[1:]...)
 	cmd.Env, cmd.Err = inside.Env, errors.Join(inside.Err, cmd.Err)
 	return cmd

@@ -22,7 +22,7 @@ const urlFile = "cloud-url"
 func Enter(ctx context.Context, lab, node string, argv ...string) (*exec.Cmd, error) {
 	dir := folder(lab)
 	if node == ControlHostName {
-		cmd := inNamespace(ctx, filepath.Join(dir, ControlHostName, "pid"), siteFolder(dir), argv...)
+		cmd := inNamespace(ctx, filepath.Join(dir, ControlHostName, "pid"), defaultPath, siteFolder(dir), argv...)
 		cmd.Env = append(cmd.Env, "TERM="+os.Getenv("TERM"))
 		return cmd, cmd.Err
 	}

@@ -107,7 +107,7 @@ func (o *OtherHost) Start(ctx context.Context) error {
 	}
 	err := errors.Join(
 		os.Remove(filepath.Join(home, User, ".ssh", "authorized_keys")),
-		os.WriteFile(o.file("sshd_config"), sshdConfig(address, o.file("host_key")), 0o600),
+		os.WriteFile(o.file("sshd_config"), l.sshdConfig(address, o.file("host_key")), 0o600),
 		os.WriteFile(o.file("start.sh"), []byte(otherHostScript), 0o600))
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ exec /usr/sbin/sshd -D -e -f "$DIR/sshd_config"
 func (o *OtherHost) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
 	site := o.lab.Site
 	argv := []string{filepath.Join(site, "bin", "reconfigure"), "--dir", site}
-	return inNamespace(ctx, o.file("pid"), site, append(argv, args...)...)
+	return inNamespace(ctx, o.file("pid"), o.lab.path(), site, append(argv, args...)...)
 }
 
 // AuthorizedKeys returns the text of the user's authorized_keys.

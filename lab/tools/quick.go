@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 )
@@ -70,4 +73,34 @@ func quickly(source []byte) ([]byte, error) {
 		source = bytes.Replace(source, []byte(change[0]), []byte(change[1]), 1)
 	}
 	return source, nil
+}
+
+//go:embed quickansible.py
+var quickAnsible string
+
+// buildAnsible is a step that writes a program ansible-playbook to a folder: see quickansible.py. It starts it once, so
+// that the parsed files exist.
+func buildAnsible(folder string) step {
+	file, parsed := filepath.Join(folder, "ansible-playbook"), filepath.Join(folder, "parsed")
+	return step{
+		"ansible-playbook for tests",
+		func() bool { return hasContent(file, quickAnsible) && isDir(parsed) },
+		func(ctx context.Context) error {
+			err := errors.Join(os.RemoveAll(folder), os.MkdirAll(parsed, 0o755), writeFile(file, quickAnsible),
+				os.Chmod(file, 0o755))
+			if err != nil {
+				return err
+			}
+			cmd := exec.CommandContext(ctx, file, "--version")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w:\n%s", cmd, err, out)
+			}
+			return nil
+		},
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -22,9 +22,12 @@ import (
 // Paths are the paths of the tools, all absolute.
 type Paths struct {
 	// Terraform is the terraform binary. QuickTerraform is the same without TLS between it and its provider, and
-	// without the check of the provider's checksum.
+	// without the check of the provider's checksum. It starts the provider once for a run.
 	Terraform      string
 	QuickTerraform string
+	// Ansible is the folder of ansible-playbook; empty: it is Debian's. QuickAnsible has one that starts in less time.
+	Ansible      string
+	QuickAnsible string
 	// Plugins is a filesystem mirror with the OpenStack provider; TerraformRC is a CLI configuration file that
 	// makes Terraform use only this mirror.
 	Plugins     string
@@ -81,6 +84,7 @@ func paths(checkout string) (Paths, error) {
 		ProviderVersion:  release.version,
 		Terraform:        filepath.Join(dir, "bin", "terraform"),
 		QuickTerraform:   filepath.Join(dir, quickFolder, "terraform"),
+		QuickAnsible:     filepath.Join(dir, "ansible"),
 		Plugins:          filepath.Join(dir, "plugins"+release.suffix),
 		TerraformRC:      filepath.Join(dir, "terraformrc"+release.suffix),
 		QuickPlugins:     filepath.Join(dir, "plugins"+release.suffix+"-quick"),
@@ -118,6 +122,7 @@ func chains(checkout string, p Paths) []chain {
 			func(ctx context.Context) error { return buildTerraform(ctx, wrapper("terraform"), p.Terraform) },
 		},
 		hardLink("terraform for tests", p.Terraform, p.QuickTerraform),
+		buildAnsible(p.QuickAnsible),
 		{
 			"terraform-provider-openstack " + release.version,
 			func() bool {

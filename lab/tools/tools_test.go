@@ -100,9 +100,57 @@ resource "openstack_networking_network_v2" "network" {}
 		cmd := exec.CommandContext(t.Context(), binary, "providers", "schema", "-json")
 		cmd.Dir, cmd.Env = dir, []string{"TF_CLI_CONFIG_FILE=" + p.TerraformRC, "HOME=" + dir}
 		out, err := cmd.CombinedOutput()
-		if refused := err != nil && strings.Contains(string(out), "checksums"); refused != checks || !checks && err != nil {
+		refused := err != nil && strings.Contains(string(out), "checksums")
+		if refused != checks || !checks && err != nil {
 			t.Errorf("%s: %v\n%.500s", binary, err, out)
 		}
+	}
+}
+
+// TestTheQuickAnsibleKnowsTheSame compares the values that it does not parse with Ansible's files, and plays with a file
+// that is no value.
+func TestTheQuickAnsibleKnowsTheSame(t *testing.T) {
+	needsRoot(t)
+	p, err := Find("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const compare = `
+import glob, hashlib, pickle, sys, yaml
+import ansible
+names = {}
+for name in glob.glob(ansible.__path__[0] + "/config/*.yml"):
+    with open(name, "rb") as file: text = file.read()
+    try:
+        with open(sys.argv[1] + "/" + hashlib.sha256(text).hexdigest(), "rb") as file: parsed = pickle.load(file)
+    except FileNotFoundError: continue
+    assert parsed == yaml.load(text, yaml.CSafeLoader), name
+    names[name.split("/")[-1]] = True
+print(sorted(names))
+`
+	out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", compare,
+		filepath.Join(p.QuickAnsible, "parsed")).CombinedOutput()
+	if want := "['ansible_builtin_runtime.yml', 'base.yml']\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	dir := filepath.Join(t.TempDir(), "ansible")
+	if err := buildAnsible(dir).install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := filepath.Glob(filepath.Join(dir, "parsed", "*"))
+	if err != nil || len(parsed) != 2 {
+		t.Fatalf("%q %v", parsed, err)
+	}
+	for _, file := range parsed {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	play := exec.CommandContext(t.Context(), filepath.Join(dir, "ansible-playbook"), "--inventory", "n1,", "/dev/stdin")
+	play.Stdin = strings.NewReader("- {hosts: all, gather_facts: false, tasks: [{debug: {msg: it plays}}]}\n")
+	if out, err := play.CombinedOutput(); err != nil || !strings.Contains(string(out), "it plays") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

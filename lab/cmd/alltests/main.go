@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
 // longTests run without the race detector. The tests of cmd/reconfigure start many processes, with real Terraform, or
@@ -63,7 +64,13 @@ func run(ctx context.Context, events *lines) error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w\n%s", build, err, out), os.RemoveAll(temporary))
 	}
-	if err := os.Setenv(cluster.ProgramVariable, program); err != nil {
+	installed, err := tools.Find(".")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(os.Setenv(cluster.ProgramVariable, program),
+		os.Setenv("PATH", installed.QuickAnsible+":"+os.Getenv("PATH")))
+	if err != nil {
 		return err
 	}
 	// `go test` starts packages in the order of its arguments: the longest ones first, so that none runs alone at the end.

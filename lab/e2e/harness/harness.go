@@ -51,8 +51,8 @@ func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declara
 	if cfg.Tools, err = tools.Find(checkout); err != nil {
 		return 1, err
 	}
-	if cfg.OtherCloud == nil { // the release check is with Terraform as it is
-		cfg.Tools.Terraform = cfg.Tools.QuickTerraform
+	if cfg.OtherCloud == nil { // the release check is with Terraform and Ansible as they are
+		cfg.Tools.Terraform, cfg.Tools.Ansible = cfg.Tools.QuickTerraform, cfg.Tools.QuickAnsible
 	}
 	if cfg.Systemd == "" && os.Getenv(ReleaseVariable) == Trixie {
 		if change, err = onTrixie(&cfg, change); err != nil {
