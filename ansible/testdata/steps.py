@@ -58,8 +58,12 @@ class Host:
 
     def __init__(self, base):
         self.base = base
-        self.place(os.path.join(tempfile.mkdtemp(dir=base), "host"))
+        self.move()
         os.mkdir(self.root)
+
+    def move(self):
+        """Gives it another folder."""
+        self.place(os.path.join(tempfile.mkdtemp(dir=self.base), "host"))
 
     @property
     def running(self):
@@ -75,7 +79,7 @@ class Host:
     def killed_at(self, number):
         """Returns the host as a kill before this step of a call with copies leaves it."""
         killed = copy.copy(self)
-        killed.place(os.path.join(tempfile.mkdtemp(dir=self.base), "host"))
+        killed.move()
         shutil.copytree("%s.%d" % (self.root, number), killed.root, symlinks=True)
         return killed
 

@@ -79,14 +79,14 @@ func quickly(source []byte) ([]byte, error) {
 var quickAnsible string
 
 // buildAnsible is a step that writes a program ansible-playbook to a folder: see quickansible.py. It starts it once, so
-// that the parsed files exist.
+// that it has parsed what it keeps.
 func buildAnsible(folder string) step {
-	file, parsed := filepath.Join(folder, "ansible-playbook"), filepath.Join(folder, "parsed")
+	file, kept := filepath.Join(folder, "ansible-playbook"), filepath.Join(folder, "kept")
 	return step{
 		"ansible-playbook for tests",
-		func() bool { return hasContent(file, quickAnsible) && isDir(parsed) },
+		func() bool { return hasContent(file, quickAnsible) && isDir(kept) },
 		func(ctx context.Context) error {
-			err := errors.Join(os.RemoveAll(folder), os.MkdirAll(parsed, 0o755), writeFile(file, quickAnsible),
+			err := errors.Join(os.RemoveAll(folder), os.MkdirAll(kept, 0o755), writeFile(file, quickAnsible),
 				os.Chmod(file, 0o755))
 			if err != nil {
 				return err

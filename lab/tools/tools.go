@@ -25,7 +25,7 @@ type Paths struct {
 	// without the check of the provider's checksum. It starts the provider once for a run.
 	Terraform      string
 	QuickTerraform string
-	// Ansible is the folder of ansible-playbook; empty: it is Debian's. QuickAnsible has one that starts in less time.
+	// Ansible is the folder of ansible-playbook; empty: it is Debian's. QuickAnsible has one that takes less time.
 	Ansible      string
 	QuickAnsible string
 	// Plugins is a filesystem mirror with the OpenStack provider; TerraformRC is a CLI configuration file that

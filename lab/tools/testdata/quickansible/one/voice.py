@@ -1,0 +1,1 @@
+WORDS = "the first speaks"
