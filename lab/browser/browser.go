@@ -93,7 +93,8 @@ func Open(t *testing.T) *Tab {
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *log.EventEntryAdded:
-			if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+			harmful := e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity
+			if harmful && !strings.Contains(e.Entry.Text, networkChanged) {
 				b.problem(string(e.Entry.Source) + ": " + e.Entry.Text)
 			}
 		case *runtime.EventExceptionThrown:
@@ -142,10 +143,18 @@ func Get[T any](b *Tab, action chromedp.Action[T]) T {
 	return value
 }
 
-// Run runs actions.
+// networkChanged is Chromium's error for the requests that it ends because this computer got or lost a network, as it
+// does when a lab starts or ends. A page's stream of events connects again.
+const networkChanged = "net::ERR_NETWORK_CHANGED"
+
+// Run runs actions. A page that does not load because of networkChanged is loaded again.
 func (b *Tab) Run(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
+	err := chromedp.Do(b.ctx, actions...)
+	for try := 1; err != nil && strings.Contains(err.Error(), networkChanged) && try < 10; try++ {
+		err = chromedp.Do(b.ctx, actions...)
+	}
+	if err != nil {
 		b.Fatal(err)
 	}
 }
