@@ -76,7 +76,8 @@ func run(ctx context.Context, events *lines) error {
 	// `go test` starts packages in the order of its arguments: the longest ones first, so that none runs alone at the end.
 	// The machine of Debian 12 waits most, and uses the least CPU of them.
 	labs := take(&packages, "/e2e/bookworm", "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/update",
-		"/e2e/failure", "/e2e/loss", "/e2e/security", "/e2e/attach", "/e2e/trixie", "/e2e/hosts", "/e2e/release", "/lab/e2e/")
+		"/e2e/failure", "/e2e/loss", "/e2e/security",
+		"/e2e/trixie", "/e2e/attach", "/e2e/hosts", "/e2e/release", "/lab/e2e/")
 	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal", "/reconfigure/controller",
 		"/reconfigure/metrics", "/reconfigure/web")
 	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them also run with the race detector
@@ -91,7 +92,7 @@ func run(ctx context.Context, events *lines) error {
 	// uses the CPU that they leave: the labs take longest, and wait for real timeouts.
 	var group sync.WaitGroup
 	errs := make([]error, 4)
-	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "6", "-parallel", "3") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, 0, "-p", "7", "-parallel", "3") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, behindLabs, "-run", longTests),
