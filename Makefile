@@ -9,8 +9,9 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # One set of flags for the program, tests, linters and tools, so that each package is compiled once. The tables for
-# debuggers (-w leaves them out) would be a fifth of the program. `go test -race` needs cgo, which its callers enable.
-export GOFLAGS     := -trimpath -ldflags=-w
+# debuggers (-w leaves them out) would be a fifth of the program. The tag leaves out the manual pages of urfave/cli, whose
+# library would take a fifth of the CPU time of each start. `go test -race` needs cgo, which its callers enable.
+export GOFLAGS     := -trimpath -ldflags=-w -tags=urfave_cli_no_docs
 export CGO_ENABLED := 0
 
 # The bytes depend only on the commit, the release of Go and the platform: no path of this machine, no C compiler. The version is

@@ -7,12 +7,10 @@ This is the forced command of the control host's key for Slurm (sshd(8), AUTHORI
 POSIX shell. Programs are started without a shell, with exactly the words that a pattern below admits.
 """
 
-import json
 import os
 import pwd
 import re
 import shlex
-import subprocess
 import sys
 import syslog
 import time
@@ -50,8 +48,8 @@ UP = ["up", r"(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9][A-Za-z0-9_.,\[\]-]{0,32767}
 # Jobs: their numbers, users, partitions, states, times and nodes, and no other text.
 JOBS = ["jobs", "[0-9]{1,18}"]
 QUEUE = ["squeue", "--noheader", "--all", "--states=all", "--format=%A|%u|%P|%T|%V|%S|%e|%N"]
-ENDED = re.compile(r"JobId=([0-9]+) UserId=([^ ()]+)\([0-9]+\) GroupId=[^ ()]+\([0-9]+\) Name=(.*) SubmitTime=([^ ]+) EligibleTime=.* ExitCode=[0-9]+:[0-9]+ ?")
-RUN = re.compile(r" JobState=([^ ]+) Partition=([^ ]*) TimeLimit=[^ ]+ StartTime=([^ ]+) EndTime=([^ ]+) NodeList=([^ ]+) NodeCnt=[0-9]+ ProcCnt=[0-9]+ WorkDir=")
+ENDED = r"JobId=([0-9]+) UserId=([^ ()]+)\([0-9]+\) GroupId=[^ ()]+\([0-9]+\) Name=(.*) SubmitTime=([^ ]+) EligibleTime=.* ExitCode=[0-9]+:[0-9]+ ?"
+RUN = r" JobState=([^ ]+) Partition=([^ ]*) TimeLimit=[^ ]+ StartTime=([^ ]+) EndTime=([^ ]+) NodeList=([^ ]+) NodeCnt=[0-9]+ ProcCnt=[0-9]+ WorkDir="
 CHUNK = 1 << 20  # bytes of the list of ended jobs that are read at once
 DOUBT = 16384  # bytes: no user's text in the list is longer
 
@@ -205,8 +203,8 @@ def ended(path, position):
         if begin and start == begin:
             continue  # it may be the end of a line
         line = raw.decode("utf-8", "replace")
-        whole = ENDED.fullmatch(line)
-        runs = RUN.findall(whole.group(3)) if whole else []
+        whole = re.fullmatch(ENDED, line)
+        runs = re.findall(RUN, whole.group(3)) if whole else []
         if not whole:
             if start > doubt:  # else it may be text of the same user
                 skipped.append((start, line))
@@ -250,11 +248,22 @@ def says(what):
     os.write(1, b"\n-- %s\n" % what.encode())
 
 
+def import_rest():
+    """Imports what Slurm's own commands, which are most of the calls, do not need."""
+    global json, subprocess
+    import json
+    import subprocess
+
+
 def main(line):
     argv = words(line)
     if argv == ["hold"]:
         hold()
         return 0
+    if allowed(argv, COMMANDS):
+        # Bytes, since the locale may have another encoding.
+        os.execvpe(argv[0], [word.encode() for word in argv], environment())
+    import_rest()
     if argv[:1] == ["states"] and 1 <= len(argv[1:]) <= len(LISTERS) and all(map(lists, argv[1:])):
         return states(argv[1:])
     if allowed(argv, [JOBS]):
@@ -265,9 +274,6 @@ def main(line):
         return {"reserve": reserve, "test": test, "release": release}[argv[1]](*argv[2:])
     if allowed(argv, [UP]):
         return call(os.path.join(os.path.dirname(os.path.abspath(__file__)), "up.sh"), argv[1]).returncode
-    if allowed(argv, COMMANDS):
-        # Bytes, since the locale may have another encoding.
-        os.execvpe(argv[0], [word.encode() for word in argv], environment())
     syslog.openlog("reconfigure", 0, syslog.LOG_AUTHPRIV)
     syslog.syslog(syslog.LOG_WARNING, "refused: %.200s" % ascii(line))
     sys.stderr.write("this key may not run that command. If `reconfigure` is newer than the control node's configuration, run `reconfigure deploy`\n")

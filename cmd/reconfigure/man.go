@@ -5,24 +5,22 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/urfave/cli/v2"
 )
 
 func manCommand() *cli.Command {
 	return command(cli.Command{
 		Name:   "man",
-		Usage:  "print the manual page reconfigure(1)",
+		Usage:  "print the manual page reconfigure(1) in the Markdown of md2man",
 		Hidden: true, // only the packages need it
 		Action: func(c *cli.Context) error {
-			_, err := c.App.Writer.Write(md2man.Render([]byte(manual(c.App))))
+			_, err := fmt.Fprint(c.App.Writer, manual(c.App))
 			return err
 		},
 	})
 }
 
-// manual returns the manual page in the Markdown of md2man. The library's own page has no descriptions, arguments and
-// exit codes.
+// manual returns the manual page. The library's own page has no descriptions, arguments and exit codes.
 func manual(app *cli.App) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%% %s 1\n\n# NAME\n\n%s - %s\n\n", strings.ToUpper(app.Name), app.Name, app.Usage)

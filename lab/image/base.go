@@ -125,12 +125,19 @@ func (b Base) bootstrapCommand(ctx context.Context, dir string, sources []string
 	return cmd
 }
 
+// withoutDocuments makes dpkg leave out the documents of packages. mmdebstrap has an option for it, which takes a
+// quarter of the CPU time of a build: it filters each of the essential packages in Python.
+const withoutDocuments = `set -e
+for dir in doc man locale; do
+	echo "path-exclude=/usr/share/$dir/*" >>"$1/etc/dpkg/dpkg.cfg.d/lab"
+	find "$1/usr/share/$dir" -mindepth 1 -delete
+done`
+
 func (b Base) bootstrapOptions() []string {
 	return []string{
 		"--quiet", "--mode=root", "--variant=minbase",
-		"--dpkgopt=path-exclude=/usr/share/doc/*",
-		"--dpkgopt=path-exclude=/usr/share/man/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--dpkgopt=force-unsafe-io", // an interrupted build begins again
+		"--essential-hook=" + withoutDocuments,
 		"--include=" + strings.Join(b.packages(), ","),
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 // terraformPatch is the version of the patch of Terraform: see buildTerraform.
-const terraformPatch = "terraform-" + TerraformVersion + "-4"
+const terraformPatch = "terraform-" + TerraformVersion + "-5"
 
 // leftOut are the back ends for states that no test uses. Their clouds' libraries are almost half of the time for which
 // Terraform is built.
@@ -23,7 +24,8 @@ func buildTerraform(ctx context.Context, wrapper, file string) error {
 		return errors.Join(
 			rewrite(filepath.Join(source, "internal", "backend", "init", "init.go"), withoutBackends),
 			rewrite(filepath.Join(source, "internal", "command", "meta_providers.go"), quickly),
-			os.WriteFile(filepath.Join(source, "internal", "command", "quick.go"), quickTerraform, 0o600))
+			os.WriteFile(filepath.Join(source, "internal", "command", "quick.go"),
+				fmt.Appendf(slices.Clone(quickTerraform), "\nconst quickFolder = %q\n", quickFolder), 0o600))
 	})
 }
 

@@ -81,12 +81,12 @@ var quickAnsible string
 // buildAnsible is a step that writes a program ansible-playbook to a folder: see quickansible.py. It starts it once, so
 // that it has parsed what it keeps.
 func buildAnsible(folder string) step {
-	file, kept := filepath.Join(folder, "ansible-playbook"), filepath.Join(folder, "kept")
+	file := filepath.Join(folder, "ansible-playbook")
 	return step{
 		"ansible-playbook for tests",
-		func() bool { return hasContent(file, quickAnsible) && isDir(kept) },
+		func() bool { return hasContent(file, quickAnsible) },
 		func(ctx context.Context) error {
-			err := errors.Join(os.RemoveAll(folder), os.MkdirAll(kept, 0o755), writeFile(file, quickAnsible),
+			err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o755), writeFile(file, quickAnsible),
 				os.Chmod(file, 0o755))
 			if err != nil {
 				return err
@@ -98,9 +98,4 @@ func buildAnsible(folder string) step {
 			return nil
 		},
 	}
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

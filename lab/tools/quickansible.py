@@ -25,7 +25,7 @@ OWN = SHARED if os.geteuid() == 0 else os.path.expanduser("~/.ansible/kept")
 
 def kept(name):
     """Returns the contents of a kept file, or None."""
-    for folder in (SHARED, OWN):
+    for folder in dict.fromkeys((SHARED, OWN)):
         try:
             with open(os.path.join(folder, name), "rb") as file:
                 return file.read()

@@ -337,10 +337,13 @@ func (c *controller) startPlanning() {
 	if c.planning.working || c.dropping || c.queue.paused || c.replaced() {
 		return
 	}
-	now := time.Now()
-	next := Next(c.pending(), c.busy(now), func(r reconfigure.Request) bool {
-		return c.requests[r.ID].ready(!now.Before(c.planning.due))
-	})
+	now, pending := time.Now(), c.pending()
+	ready := func(r reconfigure.Request) bool { return c.requests[r.ID].ready(r, !now.Before(c.planning.due)) }
+	mayBegin := func(r reconfigure.Request) bool { return ready(r) || whole(r.Mode) || r.ID == c.first.id }
+	if !slices.ContainsFunc(pending, mayBegin) {
+		return // as in most steps, without the work of Next
+	}
+	next := Next(pending, c.busy(pending, now), ready)
 	var arrivals []reconfigure.Request
 	for _, r := range next.Together {
 		arrivals = append(arrivals, c.requests[r.ID].arrival())

@@ -50,10 +50,10 @@ func (p *progress) request() reconfigure.Request {
 	return r
 }
 
-// ready reports whether the request may be planned now. A plan for the whole cluster or for its size does not begin
-// before the last one has ended.
-func (p *progress) ready(due bool) bool {
-	switch r := p.request(); {
+// ready reports whether r, the request with its progress, may be planned now. A plan for the whole cluster or for its
+// size does not begin before the last one has ended.
+func (p *progress) ready(r reconfigure.Request, due bool) bool {
+	switch {
 	case !p.underWay.Empty() && (whole(r.Mode) || resizes(r.Mode) || r.Open().Empty()):
 		return false
 	case !r.IsDeferred():

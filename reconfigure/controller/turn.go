@@ -59,13 +59,13 @@ func mayPass(underWay []work, since, now time.Time, resumeTimeout time.Duration)
 	})
 }
 
-// busy returns the operations in progress.
-func (c *controller) busy(now time.Time) busy {
+// busy returns the operations in progress, for a selection from the pending requests.
+func (c *controller) busy(pending []reconfigure.Request, now time.Time) busy {
 	if c.requests[c.first.id] == nil {
 		c.first = first{}
 	}
 	b := busy{nodes: c.nodes(), alone: c.alone, first: c.first.id}
-	for _, r := range c.pending() {
+	for _, r := range pending {
 		if !b.mustBeAlone(r) {
 			continue
 		}

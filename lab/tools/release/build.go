@@ -15,7 +15,8 @@ import (
 func (r release) build(ctx context.Context, work, arch string) (string, error) {
 	binary := filepath.Join(work, "reconfigure-"+arch)
 	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}
-	argv := []string{"go", "build", "-trimpath", "-ldflags=-w", "-buildvcs=true", "-o", binary, "./cmd/reconfigure"}
+	argv := []string{"go", "build", "-trimpath", "-ldflags=-w", "-tags=urfave_cli_no_docs", "-buildvcs=true",
+		"-o", binary, "./cmd/reconfigure"}
 	if _, err := r.runIn(ctx, env, argv...); err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"debug/buildinfo"
 	"embed"
@@ -16,6 +15,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+	"github.com/klauspost/compress/gzip"
 )
 
 // file is one file of a package.
@@ -72,7 +74,8 @@ func (r release) files(ctx context.Context, native, binary string) ([]file, erro
 		content, err = printed("completion", shell)
 		add(path, content, err)
 	}
-	content, err = zipped(printed("man"))
+	content, err = printed("man")
+	content, err = zipped(md2man.Render(content), err)
 	add("/usr/share/man/man1/reconfigure.1.gz", content, err)
 	content, err = scripts.ReadFile("package/copyright")
 	add(docFolder+"/copyright", content, err)

@@ -2,7 +2,11 @@ module github.com/eiffel-hpc/eiffel/lab/tools/release
 
 go 1.26.0
 
-require github.com/goreleaser/nfpm/v2 v2.45.2
+require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.7
+	github.com/goreleaser/nfpm/v2 v2.45.2
+	github.com/klauspost/compress v1.18.4
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
@@ -29,11 +33,11 @@ require (
 	github.com/huandu/xstrings v1.5.0 // indirect
 	github.com/jbenet/go-context v0.0.0-20150711004518-d14ea06fba99 // indirect
 	github.com/kevinburke/ssh_config v1.2.0 // indirect
-	github.com/klauspost/compress v1.18.4 // indirect
 	github.com/klauspost/pgzip v1.2.6 // indirect
 	github.com/mitchellh/copystructure v1.2.0 // indirect
 	github.com/mitchellh/reflectwalk v1.0.2 // indirect
 	github.com/pjbgf/sha1cd v0.3.2 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/sergi/go-diff v1.3.2-0.20230802210424-5b0b94c5c0d3 // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/skeema/knownhosts v1.3.1 // indirect
