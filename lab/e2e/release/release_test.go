@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -189,6 +190,31 @@ func TestThePackageForDebian(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(dir, "usr/lib/systemd/system/reconfigure-"+name+"@.service"))
 		if err != nil || !strings.Contains(string(text), "\nExecStart=/usr/bin/reconfigure --dir %f "+command+"\n") {
 			t.Errorf("the unit: %v\n%s", err, text)
+		}
+	}
+}
+
+// TestTheManualPage shows it with man, which must find no fault in it.
+func TestTheManualPage(t *testing.T) {
+	if _, err := exec.LookPath("man"); err != nil {
+		t.Skip("it needs man")
+	}
+	dir := t.TempDir()
+	output(t, "dpkg-deb", "--extract", one(t, releases.older, "*.deb"), dir)
+	man := exec.CommandContext(t.Context(), "man", "--warnings", "--local-file",
+		filepath.Join(dir, "usr/share/man/man1/reconfigure.1.gz"))
+	man.Env = append(os.Environ(), "MANWIDTH=1000")
+	var page, faults bytes.Buffer
+	man.Stdout, man.Stderr = &page, &faults
+	if err := man.Run(); err != nil || faults.Len() > 0 {
+		t.Fatalf("%s: %v\n%s", man, err, faults.String())
+	}
+	for _, want := range []string{
+		`^status \[options\] \[HOSTLIST\.\.\.\]`, `^ +--output FORMAT, -o`, `^image create \[options\] NODE`,
+		`^ +130 +interrupted`,
+	} {
+		if !regexp.MustCompile("(?m)" + want).Match(page.Bytes()) {
+			t.Errorf("no match for %q in:\n%s", want, page.String())
 		}
 	}
 }
