@@ -8,7 +8,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -189,7 +188,6 @@ func install(ctx context.Context, checkout string, progress io.Writer, all []cha
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(1 + runtime.NumCPU()) // a chain uses less than one core, since it waits for downloads
 	for _, c := range all[1:] {
 		group.Go(func() error { return c.install(ctx, lines) })
 	}
